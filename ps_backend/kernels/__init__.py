@@ -13,20 +13,19 @@ rows     NumPy's functions, chunk by chunk of whole rows; for sweeps that are no
          those with rows of several shapes, or reductions along axis 0, and for float16
 =======  =====================================================================================
 
-What has the same bits everywhere (``same_bits``) starts with the first engine that needs no
-compiler here and rises to the next ones (``rising``): to mixed as soon as its loops are loaded, to
-numba once it is hot, or at once if its machine code is on disk. All else is run by one engine,
-chosen by length and structure.
+Compilation is *tiered* (``tiering``): a sweep that has the same bits on every engine
+(``reproducible``) starts with the first one that needs no compiler here. mixed follows as soon as
+its loops are loaded, and numba once the sweep is hot, or at once if its machine code is on disk.
+All other sweeps run on one engine, which their length and structure choose.
 
-The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering.lower`` spells out
-what the engine has no loop for. numpy lists instructions (``numpy_engine``). mixed
-(``compiled.mixed_engine``) makes programs of NumPy's loops (``compiled.loop_program``), which
-``compiled.tiles`` runs, in turns with the other steps (``compiled.chunk_plan``). For numba,
-``lowering.split`` takes out
-what is called rather than compiled, ``lowering.stages`` orders the calls and the loops between
-them, ``compiled.source`` writes the text, ``compiled.machine_code`` compiles it or finds it on
-disk, and ``compiled.numba_engine`` runs it. The shared loops are ``compiled.linear``, driven by
-``compiled.tables``; the innermost ones are in ``compiled.simd``.
+The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering`` spells out the
+steps that the engine has no loop for. numpy lists instructions (``numpy_engine``). mixed
+(``compiled.mixed_engine``) makes programs of NumPy's loops (``compiled.tile_program``), which
+``compiled.tile_interpreter`` runs, in turns with the other steps. For numba, ``lowering.split``
+takes out the calls of loops that are compiled already, and orders them and the loops between them;
+``compiled.source`` writes the text, ``compiled.machine_code`` compiles it or finds it on disk, and
+``compiled.numba_engine`` runs it. The shared loops are ``compiled.linear``, driven by
+``compiled.linear_tables``; the innermost ones are in ``compiled.llvm_loops``.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ length that is a hundred passes of the other engine."""
 LINEAR_FROM_LENGTH = 1 << 18
 """Global length from which the compiled loops of inner products and linear combinations are used,
 of any number of vectors: they are shared by all sweeps, so that little is ever compiled."""
-RISING_FROM_LENGTH = 1 << 15
+TIERED_FROM_LENGTH = 1 << 15
 """Shorter arrays take less time to compute on than messages take: nothing is compiled for them."""
-RISING_TO_LENGTH = 1 << 28
+TIERED_TO_LENGTH = 1 << 28
 """Of longer arrays a block, which interpreters compute in one go, does not fit the cache."""
 _NEVER_COMPILED = frozenset({"float16"})
 """Dtypes that numba has no arithmetic of; NumPy has."""
@@ -89,43 +88,43 @@ def engine_for(sweep: Sweep, length: int) -> str:
     return "numba" if has_text and parts.steps <= NUMBA_MOST_STEPS else "mixed"
 
 
-def way_for(sweep: Sweep, length: int) -> str:
+def strategy_for(sweep: Sweep, length: int) -> str:
     """How a server runs it: ``engine_for``; or by several engines, one after the other.
 
-    ``"rising late"`` when it has proved hot, ``"rising"`` to shared loops at once, and
-    ``"rising far"`` to machine code past these, for what takes long enough to be compiled first.
+    ``"tiered late"`` when it has proved hot, ``"tiered"`` to shared loops at once, and
+    ``"tiered far"`` to machine code past these, for what takes long enough to be compiled first.
     """
     engine = engine_for(sweep, length)
-    is_rising = RISING_FROM_LENGTH <= length <= RISING_TO_LENGTH and _in_background
-    if engine == "rows" or not is_rising:
+    is_tiered = TIERED_FROM_LENGTH <= length <= TIERED_TO_LENGTH and _in_background
+    if engine == "rows" or not is_tiered:
         return engine
     if not has_compiler() or not has_same_bits(sweep):
         return engine
     if engine == "numba":
-        return "rising far"
-    return "rising late" if engine == "numpy" else "rising"
+        return "tiered far"
+    return "tiered late" if engine == "numpy" else "tiered"
 
 
 def explained(sweep: Sweep, length: int) -> str:
     """What runs it, and why, as ``explain()`` prints it."""
-    way = way_for(sweep, length * prod(sweep.row))
-    if way == "rows":
+    strategy = strategy_for(sweep, length * prod(sweep.row))
+    if strategy == "rows":
         return "NumPy on whole rows: the rows have several shapes, or reductions, or float16"
-    if way == "rising late":
+    if strategy == "tiered late":
         return "an interpreter; other engines have the same bits, and one takes over if it gets hot"
-    if way in ("rising", "rising far"):
+    if strategy in ("tiered", "tiered far"):
         return (
             "an interpreter, until machine code is there, which another process compiles once the "
             "sweep is hot: all engines have the same bits"
         )
-    if length < RISING_FROM_LENGTH:
+    if length < TIERED_FROM_LENGTH:
         return "an interpreter: the arrays are short"
-    if length > RISING_TO_LENGTH:
+    if length > TIERED_TO_LENGTH:
         return "machine code where there can be any: the arrays are very long"
     engines = {"numpy": "an interpreter", "mixed": "shared loops", "numba": "machine code"}
     return (
-        f"{engines[way]}, by its length and structure alone: functions or reductions of it differ "
-        "in the last digit between engines"
+        f"{engines[strategy]}, by its length and structure alone: functions or reductions of it "
+        "differ in the last digit between engines"
     )
 
 
@@ -146,7 +145,7 @@ def compiled_at_once() -> Iterator[None]:
 def compile_sweep(sweep: Sweep, length: int) -> Kernel:
     """The kernel of ``sweep``, which is verified, for arrays of global ``length``; made once."""
     width = prod(sweep.row)
-    engine = way_for(sweep, length * width)
+    engine = strategy_for(sweep, length * width)
     remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)
     if engine == "rows" or not sweep.row:
         return remembered(sweep, engine)
@@ -154,8 +153,8 @@ def compile_sweep(sweep: Sweep, length: int) -> Kernel:
 
 
 def _compile(sweep: Sweep, engine: str) -> Kernel:
-    if engine.startswith("rising"):
-        return _rising(sweep, engine)
+    if engine.startswith("tiered"):
+        return _tiered(sweep, engine)
     if engine == "rows":
         return RowsKernel(sweep)
     if engine == "numba":
@@ -171,19 +170,19 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
     return NumpyKernel(sweep)
 
 
-def _rising(sweep: Sweep, way: str) -> Kernel:
-    """Of the machine code where this process has it; else to rise to that from an interpreter."""
-    at_once = way != "rising late"
+def _tiered(sweep: Sweep, strategy: str) -> Kernel:
+    """Of the machine code where this process has it; else the tiers up to that."""
+    at_once = strategy != "tiered late"
     if at_once and (kernel := loaded(sweep)):
         return kernel
     has_loops = shared_loops().is_set()
 
     def plan() -> TierPlan:  # takes as long as some passes: a first run does not wait for it
-        rungs = [] if has_loops or way == "rising far" else [shared_loops_tier(sweep, at_once)]
+        tiers = [] if has_loops or strategy == "tiered far" else [shared_loops_tier(sweep, at_once)]
         if engine_for(sweep, NUMBA_FROM_LENGTH) != "numba":
-            return TierPlan(rungs)
+            return TierPlan(tiers)
         source = source_for(sweep)
-        return TierPlan([*rungs, compiled_tier(sweep, source)], hot_counter_of(source))
+        return TierPlan([*tiers, compiled_tier(sweep, source)], hot_counter_of(source))
 
     return TieredKernel(_compile(sweep, "mixed" if has_loops else "numpy"), plan, at_once)
 

@@ -56,31 +56,31 @@ class HotCounter:
     seconds: float = 0.0
 
     @property
-    def is_enough(self) -> bool:
+    def is_hot(self) -> bool:
         """Whether that is worth the compilation."""
         return self.runs >= HOT_RUNS and self.seconds >= HOT_SECONDS
 
 
 @dataclass(slots=True)
 class TierPlan:
-    """The kernels that one may rise to, in order, and the heat that it shares with others."""
+    """The next tiers of a kernel, in order, and the counter that it shares with others."""
 
-    rungs: list[Tier]
-    heat: HotCounter = field(default_factory=HotCounter)
+    tiers: list[Tier]
+    counter: HotCounter = field(default_factory=HotCounter)
 
 
 class TieredKernel:
     """The first of several kernels, then the next one as soon as that is there."""
 
     def __init__(self, first: Kernel, plan: Callable[[], TierPlan], at_once: bool) -> None:
-        """``plan`` finds the others, and its rungs make them, all in a thread of their own.
+        """``plan`` finds the others, and its tiers make them, all in a thread of their own.
 
-        They are asked once it is hot, alone or with others that share its heat; and with
+        They are asked once it is hot, alone or with others that share its counter; and with
         ``at_once`` after the first run too, for what costs no compilation.
         """
         self._kernel, self._plan, self._at_once = first, plan, at_once
-        self._ascent: TierPlan | None = None
-        self._heat = HotCounter()
+        self._made_plan: TierPlan | None = None
+        self._counter = HotCounter()
         self._runs = 0
         self._is_waiting = False
         self._was_hot = False
@@ -102,39 +102,39 @@ class TieredKernel:
     ) -> list[npt.NDArray[np.generic]]:
         """As of any kernel; see ``kernels.Kernel``."""
         kernel = self._kernel
-        if self._ascent is not None and not self._ascent.rungs:
+        if self._made_plan is not None and not self._made_plan.tiers:
             return kernel(inputs, scalars, outputs, offset, length, block_size, pause)
         start = time.perf_counter()
         with _throttle().taken():
             partials = kernel(inputs, scalars, outputs, offset, length, block_size, pause)
-        heat = self._heat
-        heat.seconds += time.perf_counter() - start
-        heat.runs += 1
+        counter = self._counter
+        counter.seconds += time.perf_counter() - start
+        counter.runs += 1
         self._runs += 1
         is_due = self._runs == (1 if self._at_once else HOT_RUNS)  # what it shares is found then
-        if not self._is_waiting and (is_due or (heat.is_enough and not self._was_hot)):
+        if not self._is_waiting and (is_due or (counter.is_hot and not self._was_hot)):
             self._is_waiting = True
-            in_background(self._rise)
+            in_background(self._next_tiers)
         return partials
 
     def working_bytes(self, length: int, block_size: int) -> int:
         """As of any kernel."""
         return self._kernel.working_bytes(length, block_size)
 
-    def _rise(self) -> None:
+    def _next_tiers(self) -> None:
         """Make all kernels that may be made now."""
-        if self._ascent is None:
-            ascent = self._plan()
-            ascent.heat.runs += self._heat.runs
-            ascent.heat.seconds += self._heat.seconds
-            self._ascent, self._heat = ascent, ascent.heat
-        rungs, self._was_hot = self._ascent.rungs, self._heat.is_enough
-        while rungs and (self._at_once or self._was_hot):
-            kernel = rungs[0](self._was_hot)
+        if self._made_plan is None:
+            plan = self._plan()
+            plan.counter.runs += self._counter.runs
+            plan.counter.seconds += self._counter.seconds
+            self._made_plan, self._counter = plan, plan.counter
+        tiers, self._was_hot = self._made_plan.tiers, self._counter.is_hot
+        while tiers and (self._at_once or self._was_hot):
+            kernel = tiers[0](self._was_hot)
             if kernel is None:
                 break
             self._kernel = kernel
-            rungs.pop(0)
+            tiers.pop(0)
         self._is_waiting = False
 
 
@@ -189,11 +189,11 @@ def _queue() -> SimpleQueue[Callable[[], None]]:
     def work() -> None:
         sys.setprofile(_throttle().give)
         while True:
-            rise = queue.get()
+            task = queue.get()
             before = sys.getswitchinterval()
             sys.setswitchinterval(min(before, _SWITCH_SECONDS))
             try:
-                rise()
+                task()
             except Exception:  # noqa: BLE001 - the kernel that runs goes on without the next one
                 _LOG.exception("a kernel could not be compiled; the slower one stays")
             finally:

@@ -31,7 +31,7 @@ def compile_in_subprocess(source: str = "") -> None:
     marker = marker_of(source)
     if marker is None or marker.exists():
         return
-    with marker.with_suffix(".elsewhere").open("w") as lock:
+    with marker.with_suffix(".subprocess").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the other servers of this machine want it, too
         if not marker.exists():
             _compile(source)

@@ -337,7 +337,6 @@ _KINDS = {
     "float32": ir.FloatType(),
     "float64": ir.DoubleType(),
 }
-_own_loops_WORD = 8  # bytes of an address
 
 Text = Callable[..., Any]
 """Given the builder, the global index of an element and arguments: the code of the result."""
@@ -488,6 +487,6 @@ def _cases(builder: Any, number: Any, rows: Any) -> Iterator[Any]:
 def _array(builder: Any, table: Any, place: int, kind: Any) -> Any:
     """The address in that place of ``table``."""
     address = builder.load(
-        builder.inttoptr(builder.add(table, _I64(_own_loops_WORD * place)), _I64.as_pointer())
+        builder.inttoptr(builder.add(table, _I64(_WORD * place)), _I64.as_pointer())
     )
     return builder.inttoptr(address, kind.as_pointer())

@@ -171,9 +171,9 @@ def linear_loops() -> Any:
 
 @cache
 def tile_loop() -> Any:
-    """The function ``run_tiles`` of ``tiles.py``, likewise; it has been run, on nothing."""
+    """The function ``run_tiles`` of ``tile_interpreter``, likewise; it has been run, on nothing."""
     scalar_functions()
-    function = _imported("tiles", _text_of("compiled/tiles")).run_tiles
+    function = _imported("tiles", _text_of("compiled/tile_interpreter")).run_tiles
     tables = [np.empty((0, columns), np.int64) for columns in (5, 3, 7)]
     function(*tables, np.empty((0, 0)), 0, 0, 0, 1, 1, 0)  # this compiles
     return function
@@ -226,11 +226,10 @@ def _once_per_machine(path: Path) -> Iterator[None]:
 
 _HELPERS = (
     "compiled/linear",
-    "compiled/own_loops",
+    "compiled/linear_tables",
+    "compiled/llvm_loops",
     "compiled/scalar_math",
-    "compiled/simd",
-    "compiled/tables",
-    "compiled/tiles",
+    "compiled/tile_interpreter",
     "keyed/memory",
     "../program/summation_order",
 )

@@ -105,7 +105,7 @@ def _combination(value: int, combination: Combination) -> NumpyStep:
 class Stage:
     """Some steps by NumPy, then a program of loops."""
 
-    fillings: tuple[NumpyStep, ...]
+    numpy_steps: tuple[NumpyStep, ...]
     program: TileProgram | None
     made: tuple[int, ...]
     """The values that it fills arrays with."""
@@ -115,7 +115,7 @@ class Stage:
     @property
     def steps(self) -> int:
         """How many it takes."""
-        return len(self.fillings) + (len(self.program.steps) if self.program else 0)
+        return len(self.numpy_steps) + (len(self.program.steps) if self.program else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class ChunkPlan:
     @property
     def is_one_program(self) -> bool:
         """Whether all that is stored is written by one program."""
-        return len(self.stages) == 1 and not self.stages[0].fillings and self.stores_directly
+        return len(self.stages) == 1 and not self.stages[0].numpy_steps and self.stores_directly
 
     @property
     def registers(self) -> int:
@@ -168,13 +168,14 @@ def plan_of(sweep: Sweep) -> ChunkPlan:
     direct = _direct(sweep, programs, reads)
     stages, alive, most = [], 0, 0
     for number, program in enumerate(programs):
-        fillings = [numpy_step(v, sweep.steps[v - first]) for v in called if turns.of[v] == number]
-        made = [*(one.value for one in fillings), *(program.writes if program else ())]
+        here = [v for v in called if turns.of[v] == number]
+        numpy_steps = [numpy_step(v, sweep.steps[v - first]) for v in here]
+        made = [*(one.value for one in numpy_steps), *(program.writes if program else ())]
         mine = [v for v in crossing - direct.keys() if reads.get(v, turns.of[v]) == number]
         alive += sum(v not in direct for v in made)
         most = max(most, alive)
         alive -= len(mine)
-        stages.append(Stage(tuple(fillings), program, tuple(made), tuple(mine)))
+        stages.append(Stage(tuple(numpy_steps), program, tuple(made), tuple(mine)))
     stores_directly = len(direct) == len(sweep.outputs)
     return ChunkPlan(tuple(stages), direct, stores_directly, frozenset(reduced), most)
 
@@ -236,10 +237,10 @@ class ChunkRun:
             for value in stage.made:
                 output = self._plan.direct.get(value)
                 values[value] = self._array(value, length) if output is None else outputs[output]
-            for filling in stage.fillings:
+            for step in stage.numpy_steps:
                 self._pause()
-                args = [values[arg] for arg in filling.args]
-                filling.fill(values[filling.value], index, *args)
+                args = [values[arg] for arg in step.args]
+                step.fill(values[step.value], index, *args)
             if stage.program is not None:
                 partials |= self._run(stage.program, values, index, length)
             for value in stage.ended:

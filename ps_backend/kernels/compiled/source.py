@@ -229,12 +229,12 @@ def source_of(parts: Split) -> str:
         "    for b in range(b0, b1):",
         "        lo = b * size + skip",
         "        hi = min(b * size + until, n)",
-        *(f"        {line}" for k, r, t in numbered for line in start(k, r, t)),
+        *(f"        {line}" for k, r, t in numbered for line in reduction_start(k, r, t)),
         f"        for c0 in range(lo, hi, {CHUNK}):",
         f"            c1 = min(c0 + {CHUNK}, hi)",
         *(f"            {line}" for line in writer.chunk()),
-        *(f"        {line}" for line in descend(writer.ordered)),
-        *(f"        {line}" for k, r, t in numbered for line in end(k, r, t)),
+        *(f"        {line}" for line in tree_descend(writer.ordered)),
+        *(f"        {line}" for k, r, t in numbered for line in reduction_end(k, r, t)),
         *(f"        {line}" for line in (_PRODUCTS_END if parts.dots else ())),
         *(["    _settle()"] if parts.rest.outputs else []),
     ]
@@ -257,8 +257,8 @@ class _Writer:
         self._scalars = range(len(sweep.inputs), len(sweep.inputs) + len(sweep.scalars))
         self._stages = parts.stages
         at_hand = {*range(len(sweep.inputs)), *sweep.outputs}
-        self._operands = operands(sweep, at_hand)
-        self.ordered = ordered(sweep)
+        self._operands = reduction_operands(sweep, at_hand)
+        self.ordered = ordered_reductions(sweep)
         # What a call goes on from lies where its result will be, unless it is of another dtype.
         self._in_place = {
             value: call.args[0]
@@ -333,8 +333,8 @@ class _Writer:
             yield from self._calls(stage)
             yield from self._loop(stage)
         for k, (r, operand) in enumerate(zip(self._sweep.reductions, self._operands, strict=True)):
-            yield from fold(k, r, self._sweep.types[r.args[0]], operand)
-        yield from climb(self.ordered)
+            yield from reduction_fold(k, r, self._sweep.types[r.args[0]], operand)
+        yield from tree_climb(self.ordered)
         if self._parts.dots:
             number = f"(c0 - b * size) // {CHUNK}"
             vectors = f"{self._parts.dot_dtype}, firsts, counts, seconds"

@@ -33,7 +33,7 @@ def run_tiles(  # type: ignore[no-untyped-def]
     """Run all instructions on the elements from ``low`` to ``high``, ``tile`` at a time.
 
     An instruction is ``(loop, context, data, first, count)``: one of ``numpy_loops``, or the number
-    of one of ``own_loops``, and which of the operands it takes, the last one being its result. An
+    of one of ``llvm_loops``, and which of the operands it takes, the last one being its result. An
     operand is ``(address, step, stride)``: where it begins, by how many bytes a tile moves on for
     each element, and from one element to the next. With a step of -1 it is a register, at that
     offset of the memory at ``scratch``.

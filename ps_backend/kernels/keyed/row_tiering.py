@@ -16,7 +16,7 @@ class HotRows:
 
     def __init__(self, program: RowProgram) -> None:
         self._program = program
-        self._heat = HotCounter()
+        self._counter = HotCounter()
         self._is_asked = False
         self.tiles: RowTiles | None = None
         """None until it is hot and machine code is there, which all such programs share; and where
@@ -24,9 +24,9 @@ class HotRows:
 
     def ran(self, seconds: float) -> None:
         """It ran for so long, some thousand rows at a time."""
-        self._heat.runs += 1
-        self._heat.seconds += seconds
-        if self._heat.is_enough and not self._is_asked:
+        self._counter.runs += 1
+        self._counter.seconds += seconds
+        if self._counter.is_hot and not self._is_asked:
             self._is_asked = True
             in_background(self.rise)
 

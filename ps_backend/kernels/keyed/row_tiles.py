@@ -1,6 +1,6 @@
 """Row programs whose rows are gathered, computed with and written back some at a time.
 
-That are those of elementwise steps, each of which has an inner loop (``compiled.loop_program``), on
+That are those of elementwise steps, each of which has an inner loop (``compiled.tile_program``), on
 rows of one width and on numbers that go with a row. What is such a number is computed once a row,
 and spread where rows ask for it. Every bit is that of NumPy's functions on whole arrays.
 """

@@ -12,9 +12,7 @@ from hypothesis import given
 
 from ps_backend import kernels
 from ps_backend.kernels import numpy_engine
-from ps_backend.kernels.compiled import linear_tables as products
-from ps_backend.kernels.compiled import machine_code, mixed_engine, numba_engine
-from ps_backend.kernels.compiled import mixed_engine as chunk_steps
+from ps_backend.kernels.compiled import linear_tables, machine_code, mixed_engine, numba_engine
 from ps_backend.kernels.compiled.machine_code import cache_folder
 from ps_backend.kernels.lowering import for_numba, split
 from ps_backend.program import ops
@@ -237,7 +235,7 @@ def test_what_cannot_be_compiled_fails_before_memory_is_given_away(
     def fail() -> None:
         raise OSError("no room for machine code")
 
-    for module in (chunk_steps, products):
+    for module in (mixed_engine, linear_tables):
         monkeypatch.setattr(module, "linear_loops", fail)
     with pytest.raises(OSError, match="no room"):
         mixed_engine.MixedKernel(sweep)

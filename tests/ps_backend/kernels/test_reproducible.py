@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from ps_backend.kernels import reproducible as probe
+from ps_backend.kernels import reproducible
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.numpy_engine import NumpyKernel
@@ -50,13 +50,13 @@ def exact_bits(engine: type) -> str:
     sweep = exact_sweep()
     outputs = [np.empty(len(x), sweep.types[value].dtype) for value in sweep.outputs]
     partials = engine(sweep)([x, y], [], outputs, 0, len(x), 1024)
-    return probe._digest(iter([*outputs, *partials]))
+    return reproducible._digest(iter([*outputs, *partials]))
 
 
 def described() -> str:
     """What a process says of itself: the digest of the probe, and those of the compiled engines."""
     engines = (NumpyKernel, MixedKernel, NumbaKernel)
-    return " ".join([probe.digests().bits, *map(exact_bits, engines)])
+    return " ".join([reproducible.digests().bits, *map(exact_bits, engines)])
 
 
 def on(processor: Mapping[str, str]) -> subprocess.Popen[str]:
@@ -81,10 +81,12 @@ def test_bits_are_the_same_on_every_processor() -> None:
 
 
 def test_all_engines_but_the_compiling_one_agree_on_everything() -> None:
-    expected = list(probe.results(NumpyKernel))
+    expected = list(reproducible.results(NumpyKernel))
     assert {name.split()[0] for name, _ in expected} >= {*ops.VARYING, "add", "reduction"}
-    for (name, one), (_, other) in zip(expected, probe.results(MixedKernel), strict=True):
-        assert probe.canonical(one).tobytes() == probe.canonical(other).tobytes(), name
+    for (name, one), (_, other) in zip(expected, reproducible.results(MixedKernel), strict=True):
+        assert reproducible.canonical(one).tobytes() == reproducible.canonical(other).tobytes(), (
+            name
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -92,7 +94,7 @@ def test_compiled_kernels_agree_where_they_have_a_text_of_their_own(dtype: str) 
     """Of what they call NumPy's loops for, these: a sigmoid, and powers by a number."""
     kind = ValueType(dtype)
     names = [name for name in ops.PUBLIC if ops.TABLE[name].numba and not ops.TABLE[name].loop]
-    x, y = probe._values(dtype)
+    x, y = reproducible._values(dtype)
     steps, outputs = [], []
     for name in [*names, "sigmoid"]:
         op = ops.TABLE[name]
@@ -112,7 +114,7 @@ def test_compiled_kernels_agree_where_they_have_a_text_of_their_own(dtype: str) 
         for exponent in (0.5, -1.0, 2.0, 1.5):
             outputs = [np.empty(len(x), step.type.dtype) for step in steps]
             kernel([x, y], [exponent], outputs, 0, len(x), 1024)
-            found.append([probe.canonical(one).tobytes() for one in outputs])
+            found.append([reproducible.canonical(one).tobytes() for one in outputs])
     for ours, theirs in zip(found[:4], found[4:], strict=True):
         for step, one, other in zip(steps, ours, theirs, strict=True):
             assert one == other, step.op

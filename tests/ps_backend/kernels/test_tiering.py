@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from ps_backend import kernels
-from ps_backend.kernels import tiering as rising
-from ps_backend.kernels.compiled import compile_worker as elsewhere
-from ps_backend.kernels.compiled import machine_code
+from ps_backend.kernels import tiering
+from ps_backend.kernels.compiled import compile_worker, machine_code
 from ps_backend.kernels.compiled.compile_worker import compile_in_subprocess
 from ps_backend.kernels.compiled.machine_code import cache_folder, marker_of
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
@@ -62,28 +61,28 @@ def run(kernel: Any, sweep: Sweep) -> list[bytes]:
     return [one.tobytes() for one in (*outputs, *partials)]
 
 
-def rising_to(*rungs: Tier) -> TieredKernel:
-    return TieredKernel(NumpyKernel(many()), lambda: TierPlan([*rungs]), True)
+def tiered(*tiers: Tier) -> TieredKernel:
+    return TieredKernel(NumpyKernel(many()), lambda: TierPlan([*tiers]), True)
 
 
 def wait_for_thread() -> None:
     """Until it has done what was asked of it so far."""
     done = threading.Event()
-    rising._queue().put(done.set)
+    tiering._queue().put(done.set)
     assert done.wait(300)
 
 
 def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = many()
     assert has_same_bits(sweep)
-    assert kernels.way_for(sweep, kernels.LINEAR_FROM_LENGTH) == "rising"
-    kernel = rising_to(shared_loops_tier(sweep, True), compiled_tier(sweep, source_for(sweep)))
+    assert kernels.strategy_for(sweep, kernels.LINEAR_FROM_LENGTH) == "tiered"
+    kernel = tiered(shared_loops_tier(sweep, True), compiled_tier(sweep, source_for(sweep)))
     seen, found = [], []
     for _ in range(2):
         seen.append(type(kernel.kernel))
         found.append(run(kernel, sweep))
         wait_for_thread()
-    monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
+    monkeypatch.setattr(tiering, "HOT_SECONDS", 0.0)
     for _ in range(2):
         seen.append(type(kernel.kernel))
         found.append(run(kernel, sweep))
@@ -99,10 +98,10 @@ def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatc
     )
     assert all(one == found[0] for one in found)
     assert shared_loops().is_set(), "so the next sweep begins with them"
-    other = kernels._compile(sweep, "rising")
+    other = kernels._compile(sweep, "tiered")
     assert isinstance(other, NumbaKernel) and run(other, sweep) == found[0]
     monkeypatch.setattr(machine_code, "_loaded", {})
-    other = kernels._compile(sweep, "rising")
+    other = kernels._compile(sweep, "tiered")
     assert isinstance(other, TieredKernel) and isinstance(other.kernel, MixedKernel)
     assert run(other, sweep) == found[0]
     assert kernel.working_bytes(LENGTH, BLOCK) == NumbaKernel(sweep).working_bytes(LENGTH, BLOCK)
@@ -111,17 +110,17 @@ def test_each_rung_has_the_bits_of_the_one_before(monkeypatch: pytest.MonkeyPatc
 def test_what_is_not_hot_is_not_compiled(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def rung(is_hot: bool) -> None:
+    def tier(is_hot: bool) -> None:
         asked.append(is_hot)
 
-    monkeypatch.setattr(rising, "HOT_SECONDS", FOR_EVER)  # a busy machine takes long for few runs
+    monkeypatch.setattr(tiering, "HOT_SECONDS", FOR_EVER)  # a busy machine takes long for few runs
     sweep = many()
-    kernel = rising_to(rung)
-    for _ in range(rising.HOT_RUNS + 2):
+    kernel = tiered(tier)
+    for _ in range(tiering.HOT_RUNS + 2):
         run(kernel, sweep)
         wait_for_thread()
     assert asked == [False], "only whether it costs nothing"
-    monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
+    monkeypatch.setattr(tiering, "HOT_SECONDS", 0.0)
     for _ in range(3):
         run(kernel, sweep)
         wait_for_thread()
@@ -131,11 +130,11 @@ def test_what_is_not_hot_is_not_compiled(tmp_path: Any, monkeypatch: pytest.Monk
 def test_where_compiling_fails_the_slower_kernel_stays(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def rung(is_hot: bool) -> None:
+    def tier(is_hot: bool) -> None:
         raise OSError("no room for machine code")
 
     sweep = many()
-    kernel = rising_to(rung)
+    kernel = tiered(tier)
     before = run(kernel, sweep)
     wait_for_thread()
     assert run(kernel, sweep) == before and "the slower one stays" in caplog.text
@@ -170,8 +169,8 @@ def test_of_several_servers_one_has_it_compiled(
         marker.touch()
 
     both_asked = threading.Event()
-    monkeypatch.setattr(elsewhere, "marker_of", lambda source: marker)
-    monkeypatch.setattr(elsewhere, "_compile", compile_slowly)
+    monkeypatch.setattr(compile_worker, "marker_of", lambda source: marker)
+    monkeypatch.setattr(compile_worker, "_compile", compile_slowly)
     servers = [threading.Thread(target=compile_in_subprocess, args=("text",)) for _ in range(2)]
     for server in servers:
         server.start()
@@ -182,14 +181,14 @@ def test_of_several_servers_one_has_it_compiled(
 
 
 def test_long_arrays_wait_for_no_shared_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
+    monkeypatch.setattr(tiering, "HOT_SECONDS", 0.0)
     monkeypatch.setattr(machine_code, "_loaded", {})  # as in a server that has just begun
     shared_loops().clear()
     sweep = many()
-    assert kernels.way_for(sweep, kernels.NUMBA_FROM_LENGTH) == "rising far"
-    kernel = kernels._compile(sweep, "rising far")
+    assert kernels.strategy_for(sweep, kernels.NUMBA_FROM_LENGTH) == "tiered far"
+    kernel = kernels._compile(sweep, "tiered far")
     assert isinstance(kernel, TieredKernel) and isinstance(kernel.kernel, NumpyKernel)
-    for _ in range(rising.HOT_RUNS):
+    for _ in range(tiering.HOT_RUNS):
         run(kernel, sweep)
         wait_for_thread()
     assert isinstance(kernel.kernel, NumbaKernel) and not shared_loops().is_set()
@@ -207,8 +206,10 @@ def test_a_new_sweep_does_not_wait_while_numba_is_being_imported(
     assert loaded(sweep) is None
 
 
-@pytest.mark.parametrize("way", ["rising late", "rising", "rising far"])
-def test_a_first_run_finds_no_text_to_compile(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("strategy", ["tiered late", "tiered", "tiered far"])
+def test_a_first_run_finds_no_text_to_compile(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To find it takes longer than many a first run; a thread does so afterwards."""
     threads = []
 
@@ -219,7 +220,7 @@ def test_a_first_run_finds_no_text_to_compile(way: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(kernels, "source_for", source_of)
     monkeypatch.setattr(machine_code, "_loaded", {})
     sweep = many()
-    kernel = kernels._compile(sweep, way)
+    kernel = kernels._compile(sweep, strategy)
     run(kernel, sweep)
     assert threading.current_thread() not in threads
     wait_for_thread()
@@ -232,32 +233,32 @@ def test_what_one_compilation_serves_gets_hot_together_and_is_had_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a history grows: each number of vectors is another sweep, and none runs often."""
-    monkeypatch.setattr(rising, "HOT_SECONDS", 0.0)
+    monkeypatch.setattr(tiering, "HOT_SECONDS", 0.0)
     monkeypatch.setattr(machine_code, "_loaded", {})
     hot_counter_of.cache_clear()
     sweeps = [gram(count, [(0, k) for k in range(count)]) for count in range(5, 9)]
     assert len({source_for(sweep) for sweep in sweeps}) == 1
-    first, second, *others = (kernels._compile(sweep, "rising far") for sweep in sweeps)
+    first, second, *others = (kernels._compile(sweep, "tiered far") for sweep in sweeps)
     asked: list[bool] = []
 
     def only_asked(plan: Callable[[], TierPlan]) -> Callable[[], TierPlan]:
-        return lambda: TierPlan([asked.append], plan().heat)
+        return lambda: TierPlan([asked.append], plan().counter)
 
     for sweep, kernel in zip(sweeps, (first, second), strict=False):
         assert isinstance(kernel, TieredKernel)
         kernel._plan = only_asked(kernel._plan)
         kernel([*vectors(len(sweep.inputs), LENGTH)], [], [], 0, LENGTH, BLOCK)
         wait_for_thread()
-    assert asked == [False, True] and rising.HOT_RUNS == 2
+    assert asked == [False, True] and tiering.HOT_RUNS == 2
     NumbaKernel(sweeps[0])
     assert all(isinstance(kernel, TieredKernel) for kernel in others), "made before"
-    assert isinstance(kernels._compile(sweeps[-1], "rising far"), NumbaKernel)
+    assert isinstance(kernels._compile(sweeps[-1], "tiered far"), NumbaKernel)
 
 
 @pytest.mark.parametrize(
     "op", ["sigmoid", "floor_divide", "remainder", "sign", "maximum", "floor", "round", "pow"]
 )
-def test_functions_with_one_implementation_rise(op: str) -> None:
+def test_functions_with_one_implementation_are_tiered(op: str) -> None:
     args = (0, 1)[: ops.TABLE[op].arity]
     assert has_same_bits(Sweep((FLOAT, FLOAT), (), (Step(op, args, FLOAT),), (2,), ()))
 
@@ -279,26 +280,26 @@ def test_functions_that_engines_round_differently_stay_with_one() -> None:
     scaled = Sweep((FLOAT,), (FLOAT,), steps, (3,), ())
     assert not has_same_bits(scaled)
     for length in (1, kernels.LINEAR_FROM_LENGTH, kernels.NUMBA_FROM_LENGTH):
-        assert kernels.way_for(scaled, length) == kernels.engine_for(scaled, length)
-    short = kernels.RISING_FROM_LENGTH
-    assert kernels.way_for(many(), short - 1) == "numpy"
-    assert kernels.way_for(many(), kernels.RISING_TO_LENGTH + 1) == "numba"
+        assert kernels.strategy_for(scaled, length) == kernels.engine_for(scaled, length)
+    short = kernels.TIERED_FROM_LENGTH
+    assert kernels.strategy_for(many(), short - 1) == "numpy"
+    assert kernels.strategy_for(many(), kernels.TIERED_TO_LENGTH + 1) == "numba"
     assert "short" in kernels.explained(many(), short - 1)
     assert "same bits" in kernels.explained(many(), kernels.NUMBA_FROM_LENGTH)
     assert "machine code, by its length" in kernels.explained(scaled, kernels.NUMBA_FROM_LENGTH)
-    assert kernels.way_for(many(), short) == "rising late"
+    assert kernels.strategy_for(many(), short) == "tiered late"
     with kernels.compiled_at_once():
-        assert kernels.way_for(many(), kernels.NUMBA_FROM_LENGTH) == "numba"
+        assert kernels.strategy_for(many(), kernels.NUMBA_FROM_LENGTH) == "numba"
 
 
 def test_who_makes_kernels_gives_way_to_those_that_run() -> None:
-    way, events = rising.Way(patience=300.0), []
+    throttle, events = tiering.CompileThrottle(patience=300.0), []
 
     def make() -> None:
-        way.give()
+        throttle.give()
         events.append("gave way")
 
-    with way.taken():
+    with throttle.taken():
         thread = threading.Thread(target=make)
         thread.start()
         thread.join(0.01)
@@ -307,33 +308,33 @@ def test_who_makes_kernels_gives_way_to_those_that_run() -> None:
     assert events == ["ran", "gave way"]
 
 
-def test_it_does_not_give_way_for_ever() -> None:
-    way = rising.Way(patience=0.01)
-    with way.taken():
-        way.give()
+def test_it_does_not_give_strategy_for_ever() -> None:
+    throttle = tiering.CompileThrottle(patience=0.01)
+    with throttle.taken():
+        throttle.give()
 
 
 def test_it_gives_way_between_kernels_that_follow_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    way = rising.Way(patience=0.01)
-    monkeypatch.setattr(rising, "QUIET_SECONDS", 0.0)
-    with way.taken():
+    throttle = tiering.CompileThrottle(patience=0.01)
+    monkeypatch.setattr(tiering, "QUIET_SECONDS", 0.0)
+    with throttle.taken():
         pass
-    way.give()
-    assert way._patience == 0.01, "long enough ago"
-    monkeypatch.setattr(rising, "QUIET_SECONDS", 300.0)
-    way.give()
-    assert way._patience <= 0
+    throttle.give()
+    assert throttle._patience == 0.01, "long enough ago"
+    monkeypatch.setattr(tiering, "QUIET_SECONDS", 300.0)
+    throttle.give()
+    assert throttle._patience <= 0
 
 
-def test_kernels_that_run_take_the_way() -> None:
+def test_kernels_that_run_take_the_throttle() -> None:
     taken = []
 
     def kernel(*_: object) -> list[Any]:
-        taken.append(len(rising._way()._runs))
+        taken.append(len(tiering._throttle()._runs))
         return []
 
     assert TieredKernel(kernel, TierPlan, False)([], [], [], 0, 1, 1) == []  # type: ignore[arg-type]
     assert taken == [1]
-    assert not rising._way()._runs
+    assert not tiering._throttle()._runs

@@ -1,1 +1,0 @@
-"""From the structure of a sweep to what the engines run."""
