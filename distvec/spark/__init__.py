@@ -23,11 +23,13 @@ from distvec.spark.loops.run import run
 
 if TYPE_CHECKING:
     from distvec.losses import block_loss, row_loss
+    from distvec.spark.keyed.objective import KeyedObjective
     from distvec.spark.nonzeros import load_nonzeros, save_nonzeros
     from distvec.spark.objectives.model import Model, mllib_model, scores
     from distvec.spark.objectives.objective import LogisticLoss, Objective
 
 __all__ = [
+    "KeyedObjective",
     "LogisticLoss",
     "Model",
     "Objective",
@@ -43,6 +45,7 @@ __all__ = [
 
 # Tasks import this package, and have no use for optimizers.
 _OF_DRIVERS = {
+    "KeyedObjective": "distvec.spark.keyed.objective",
     "LogisticLoss": "distvec.spark.objectives.objective",
     "Model": "distvec.spark.objectives.model",
     "Objective": "distvec.spark.objectives.objective",

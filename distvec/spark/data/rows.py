@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distvec.losses.rows import Floats, Ints
+from ps_backend.program.keys import hash_texts
 
 
 class BadRow(ValueError):
@@ -62,6 +63,67 @@ def features_of(column: pa.Array, names: Sequence[str] = ()) -> SparseRows:
     coordinates = _coordinates(sparse, lengths, indices)
     _refuse_not_finite(numbers, lengths, coordinates, names)
     return _without_zeros(SparseRows(int(sizes[0]), lengths, coordinates, numbers))
+
+
+class KeyedRows(NamedTuple):
+    """Rows of one batch with a key for each of their non-zeros: ``lengths`` of them a row."""
+
+    lengths: Ints
+    keys: Ints
+    values: Floats
+
+    def with_key(self, key: int) -> KeyedRows:
+        """The rows with one more non-zero each, 1 at ``key``, before the others."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        keys, values = np.insert(self.keys, starts, key), np.insert(self.values, starts, 1.0)
+        return KeyedRows(self.lengths + 1, keys, values)
+
+
+def keyed_rows(batch: pa.RecordBatch, names: Sequence[str], values: str | None) -> KeyedRows:
+    """The rows of a batch whose features are keys.
+
+    ``names``: one column of lists, of integers or texts, which are hashed, with ``values`` in
+    another one, or all 1; or several columns with a key in each row, the text "name=value".
+    """
+    first = batch.column(names[0])
+    if len(names) > 1 or not (pa.types.is_list(first.type) or pa.types.is_large_list(first.type)):
+        return _keys_of_columns(batch, names)
+    lengths, flat = _flattened(first, names[0])
+    is_number = pa.types.is_integer(flat.type)
+    keys = _int64(flat) if is_number else hash_texts(flat.cast(pa.string()).to_pylist())
+    if values is None:
+        return KeyedRows(lengths, keys, np.ones(keys.size))
+    counts, numbers = _flattened(batch.column(values), values)
+    other = np.flatnonzero(counts != lengths)
+    if other.size:
+        reason = f"rows have other numbers of {values} than of {names[0]}; give one a key"
+        raise BadRow(int(other[0]), reason)
+    return KeyedRows(lengths, keys, numbers.cast(pa.float64()).to_numpy(zero_copy_only=False))
+
+
+def _keys_of_columns(batch: pa.RecordBatch, names: Sequence[str]) -> KeyedRows:
+    keys = np.empty((batch.num_rows, len(names)), np.int64)
+    for k, name in enumerate(names):
+        column = batch.column(name)
+        _refuse_null(column, f"the column {name} has nulls; drop such rows: data.dropna()")
+        texts = pc.binary_join_element_wise(name, column.cast(pa.string()), "=")
+        keys[:, k] = hash_texts(texts.to_pylist())
+    return KeyedRows(np.full(batch.num_rows, len(names)), keys.ravel(), np.ones(keys.size))
+
+
+def _flattened(lists: pa.Array, name: str) -> tuple[Ints, pa.Array]:
+    """The lengths of lists, and what is in them."""
+    reason = f"the column {name} has nulls; drop such rows: data.dropna()"
+    _refuse_null(lists, reason)
+    flat, lengths = lists.flatten(), _lengths(lists)
+    if flat.null_count:
+        place = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
+        raise BadRow(_row_of(place, lengths), reason)
+    return lengths, flat
+
+
+def _int64(flat: pa.Array) -> Ints:
+    return np.asarray(flat.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
 
 
 def numbers_of(column: pa.Array, name: str) -> npt.NDArray[Any]:

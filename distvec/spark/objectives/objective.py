@@ -38,7 +38,7 @@ from distvec.spark.context import PSContext
 from distvec.spark.data.columns import Columns, check_columns, check_data, feature_names
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.jobs.interpreter import use_driver_python
-from distvec.spark.keyed.logistic import KeyedLogisticLoss
+from distvec.spark.keyed.objective import KeyedObjective
 from distvec.spark.objectives.evaluation_task import LossSpec
 from distvec.spark.objectives.evaluator import Evaluator, StandingTasks
 from distvec.spark.objectives.features import active_features, rows_at_features, standard_deviations
@@ -417,7 +417,7 @@ class LogisticLoss(Objective):
     and penalty, whose other arguments it takes; ``mode`` is "job" unless said otherwise.
     ``label`` holds {0, 1} or {-1, 1}, or two values of which ``positive_label`` is +1.
 
-    With ``keys=True`` it is a ``KeyedLogisticLoss`` instead, which takes its own arguments:
+    With ``keys=True`` it is a ``KeyedObjective`` instead, which takes its own arguments:
     features are keys that nobody numbered, and it trains itself, by minibatches.
     """
 
@@ -425,7 +425,7 @@ class LogisticLoss(Objective):
 
     def __new__(cls, *args: Any, keys: bool = False, **options: Any) -> Any:
         """One over numbered features, or over ``keys``."""
-        return KeyedLogisticLoss(*args, **options) if keys else super().__new__(cls)
+        return KeyedObjective(*args, **options) if keys else super().__new__(cls)
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Logistic regression over keys: the formula, columns of all kinds, and what is refused."""
+"""Losses over keys: the formula, columns of all kinds, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import pytest
 from pyspark.sql import functions
 
 import distvec as dv
-from distvec.spark import LogisticLoss
-from distvec.spark.keyed.task import INTERCEPT, Reading, Seen
+from distvec import losses
+from distvec.losses.labels import Signs, rule
+from distvec.losses.rows import Rows
+from distvec.spark import KeyedObjective, LogisticLoss
+from distvec.spark.keyed.task import INTERCEPT, Pass, PassStatistics, Reading
 from ps_backend.program.keys import hash_texts
 
 pytestmark = pytest.mark.spark
@@ -100,8 +103,8 @@ def test_columns_are_hashed_and_new_keys_come_along(spark, ps):
 
 def test_refusals(spark, ps):
     frame = spark.createDataFrame([([1], 3), (None, 1)], "features array<long>, label int")
-    reading = Reading(("features",), None, "label", None, None, True, 8)
-    with pytest.raises(ValueError, match=r"the label 3\.0 is none of .*; say which is positive"):
+    reading = Reading(("features",), None, "label", None, Signs(), True, 8)
+    with pytest.raises(ValueError, match=r"the label is 3; .*say which is \+1: positive_label="):
         reading.labels(pa.RecordBatch.from_pydict({"features": [[1]], "label": [3]}))
     with pytest.raises(Exception, match="features has nulls"):
         LogisticLoss(frame, keys=True, positive_label=3).train()
@@ -122,7 +125,89 @@ def test_the_area_under_the_curve():
     rng = np.random.default_rng(0)
     margins, labels = rng.normal(size=300) * 3, rng.integers(0, 2, 300)
     margins += labels
-    seen = Seen.of(margins, labels, np.ones(300))
+    rows = Rows(np.zeros((300, 0)), 2.0 * labels - 1.0)
+    seen = PassStatistics.of(rows, 0.0, margins, signs=True)
     wins = margins[labels == 1][:, None] - margins[labels == 0]
     assert seen.auc == pytest.approx((wins > 0).mean(), abs=0.01)
-    assert np.isnan(Seen.nothing().auc) and np.isnan(Seen.nothing().mean_loss)
+    assert np.isnan(PassStatistics.zero().auc) and np.isnan(PassStatistics.zero().mean_loss)
+
+
+@losses.row_loss(labels="real")
+def my_loss(margins, labels):
+    return (margins - labels) ** 4, 4 * (margins - labels) ** 3
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.Logistic(),
+        losses.Hinge(),
+        losses.SquaredHinge(),
+        losses.ModifiedHuber(),
+        losses.Squared(),
+        losses.Absolute(),
+        losses.Huber(),
+        losses.Quantile(quantile=0.3),
+        losses.EpsilonInsensitive(epsilon=0.1),
+        losses.Poisson(),
+        losses.Gamma(),
+        losses.Tweedie(power=1.5),
+        my_loss,
+    ],
+    ids=str,
+)
+def test_each_loss_steps_by_its_gradient(loss):
+    """A pass as tasks make it, without Spark."""
+    rng = np.random.default_rng(1)
+    table = (rng.random((7, 5)) < 0.6) * rng.normal(size=(7, 5))
+    keys = [np.flatnonzero(row) for row in table]
+    labels = rng.integers(0, 2, 7) + 0.0 if loss.labels == "signs" else 0.5 + rng.random(7)
+    columns = {
+        "features": [(one * 10**12).tolist() for one in keys],
+        "values": [row[one].tolist() for row, one in zip(table, keys, strict=True)],
+        "label": labels,
+        "weight": rng.random(7),
+    }
+    kind = rule(loss.labels)
+    reading = Reading(("features",), "values", "label", "weight", kind, False, 4)
+    with dv.local(2, in_process=True) as ps:
+        w = ps.keys().zeros()
+        w.optimizer(dv.rows.sgd(0.1))
+        batch = pa.RecordBatch.from_pydict(columns)
+        (row,) = Pass(reading, loss, w, w)([batch])
+        expected, value = np.zeros(5), 0.0
+        for part in (slice(0, 4), slice(4, 7)):
+            rows = Rows(table[part], kind.encode(labels)[part], columns["weight"][part])
+            sums = loss.sums(rows, (expected,), intercept=False)
+            expected, value = expected - 0.1 * sums.gradients[0], value + sums.value
+        np.testing.assert_allclose(w.pull(np.arange(5) * 10**12), expected, rtol=1e-12, atol=1e-15)
+    (seen,) = row.to_pylist()
+    assert seen["loss"] == pytest.approx(value) and seen["rows"] == 7
+    assert (sum(seen["positive"]) > 0) == (loss.labels == "signs")
+
+
+def test_a_loss_of_numbers_is_trained_and_predicts(spark, ps):
+    data = [([k % 3], [k % 5 / 5], 2.0 * (k % 3) * (k % 5) / 5 + 1.0) for k in range(90)]
+    schema = "features array<long>, values array<double>, label double"
+    frame = spark.createDataFrame(data, schema).coalesce(1)
+    model = KeyedObjective(
+        frame,
+        loss=losses.Squared(),
+        values="values",
+        batch_size=8,
+        optimizer=dv.rows.adagrad(1.0),
+    )
+    first = model.train()
+    last = model.train(epochs=5)
+    assert last.loss < first.loss / 10 and np.isnan(last.auc) and "AUC" not in str(last)
+    found = model.predict(model.scores(frame)).toPandas()
+    np.testing.assert_allclose(found["prediction"], found["label"], atol=0.5)
+    assert found["prediction"].tolist() == found["score"].tolist()
+    with pytest.raises(TypeError, match="no loss of one margin a row"):
+        KeyedObjective(frame, loss=losses.Softmax())
+    with pytest.raises(ValueError, match="goes with losses of two classes"):
+        KeyedObjective(frame, loss=losses.Huber(), positive_label=1)
+    with pytest.raises(Exception, match="this loss takes labels of 0 and more"):
+        KeyedObjective(loss=losses.Poisson()).train(
+            spark.createDataFrame([([1], -1.0)], "features array<long>, label double")
+        )

@@ -1,11 +1,14 @@
-"""Logistic regression over keys: features that nobody numbered, steps by minibatches."""
+"""Objectives over keys: features that nobody numbered, steps by minibatches."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     ArrayType,
@@ -20,26 +23,56 @@ from pyspark.sql.types import (
 
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
+from distvec.losses.classification import Logistic
+from distvec.losses.labels import rule
+from distvec.losses.loss import PREDICTIONS, PROBABILITIES, SCORES, Loss, check_loss
+from distvec.losses.row_losses import RowLoss
 from distvec.rows.api import rows as row_functions
 from distvec.rows.optimizers import RowOptimizer
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import check_data, find_column
 from distvec.spark.jobs.interpreter import use_driver_python
-from distvec.spark.keyed.task import INTERCEPT, SCHEMA, Pass, Progress, Reading, Score, Seen
+from distvec.spark.keyed.task import INTERCEPT, SCHEMA, Pass, PassStatistics, Reading, Score
 from distvec.spark.rounds.contribute import KeyedContributor
 
 
-class KeyedLogisticLoss:
-    """What ``LogisticLoss(..., keys=True)`` makes: it trains without a dimension.
+@dataclass(frozen=True)
+class TrainingProgress:
+    """How an objective over keys is doing, after some rows."""
 
-        model = LogisticLoss(clicks, keys=True, features=["site", "ad"], label="click")
+    rows: int
+    """In all, with those that came again."""
+    keys: int
+    """In the space, the intercept's among them."""
+    loss: float
+    """The mean over the latest rows, each before it was learned from."""
+    auc: float
+    """Of the same rows; NaN where there are no two classes."""
+    seconds: float
+    """For these rows."""
+
+    def __str__(self) -> str:
+        auc = "" if math.isnan(self.auc) else f"  AUC {self.auc:.4f}"
+        return (
+            f"{self.rows:>10,} rows  {self.keys:>10,} keys  loss {self.loss:.4f}{auc}  "
+            f"{self.seconds:.1f} s"
+        )
+
+
+class KeyedObjective:
+    """A loss of rows whose features are keys: it trains without a dimension, by minibatches.
+
+        model = KeyedObjective(clicks, loss=Logistic(), features=["site", "ad"], label="click")
         model.train(progress=print)
         model.scores(others).show()
 
+    ``loss``: one of one margin a row, as Logistic(), Hinge(), Huber(), Poisson(), or your own with
+    ``@row_loss``. ``LogisticLoss(..., keys=True)`` is one with the first of them.
+
     ``features``: a column of lists of integers, which are keys, or of texts, which are hashed; or
     several columns, of whatever type: "site=a.com" is the text that is hashed. ``values``: a column
-    of lists, one number a key; else all are 1. ``label``: 0 or -1, and 1; or ``positive_label``
-    and others. ``weight``: a column of numbers.
+    of lists, one number a key; else all are 1. ``label``: as the loss takes them; of two classes 0
+    or -1, and 1, or ``positive_label`` and others. ``weight``: a column of numbers, 0 or more.
 
     ``weights`` is a vector over keys; those that come for the first time are inserted, as ``space``
     (one of ``ps.keys(admit=, most_bytes=)``, or a new one) lets them. ``intercept``: the weight of
@@ -57,6 +90,7 @@ class KeyedLogisticLoss:
         self,
         data: DataFrame | None = None,
         *,
+        loss: RowLoss | None = None,
         features: str | Sequence[str] = "features",
         values: str | None = None,
         label: str = "label",
@@ -69,7 +103,16 @@ class KeyedLogisticLoss:
         space: KeyedSpace | None = None,
         ps: PSContext | None = None,
     ) -> None:
-        """``data``: what ``train`` takes unless it is given others. Some messages a server."""
+        """``data``: what ``train`` takes unless it is given others; ``loss``: ``Logistic()`` unless
+        given. Some messages a server. TypeError for losses with more than a margin a row."""
+        self.loss = Logistic() if loss is None else loss
+        check_loss(self.loss)
+        if not isinstance(self.loss, RowLoss) or self.loss.order:
+            raise TypeError(
+                f"{self.loss} is no loss of one margin a row, which keys can be trained with; take "
+                "one such as Logistic(), Hinge(), Huber(), Poisson(), or your own with @row_loss"
+            )
+        labels = rule(self.loss.labels, positive_label)
         names = (features,) if isinstance(features, str) else tuple(features)
         if not names:
             raise ValueError("features names no column")
@@ -86,7 +129,7 @@ class KeyedLogisticLoss:
         self.weights.optimizer(row_functions.ftrl() if optimizer is None else optimizer)
         self.rows = 0
         """How many were learned from, with those that came again."""
-        self._reading = Reading(names, values, label, weight, positive_label, intercept, batch_size)
+        self._reading = Reading(names, values, label, weight, labels, intercept, batch_size)
 
     @property
     def intercept(self) -> float:
@@ -98,8 +141,8 @@ class KeyedLogisticLoss:
         data: DataFrame | None = None,
         *,
         epochs: int = 1,
-        progress: Callable[[Progress], Any] | None = None,
-    ) -> Progress:
+        progress: Callable[[TrainingProgress], Any] | None = None,
+    ) -> TrainingProgress:
         """Go over the rows ``epochs`` times, one Spark job each; returns how the last pass went.
 
         ``data``: in place of that of the constructor, as ``foreachBatch`` gives it. ``progress`` is
@@ -120,30 +163,44 @@ class KeyedLogisticLoss:
                 progress(done)
         return done
 
-    def evaluate(self, data: DataFrame | None = None) -> Progress:
+    def evaluate(self, data: DataFrame | None = None) -> TrainingProgress:
         """How well rows are predicted; nothing is learned, and no key inserted. One Spark job."""
         began = time.monotonic()
         return self._progress(self._over(self._given(data), None), began)
 
     def scores(self, data: DataFrame, *, output: str = "score") -> DataFrame:
-        """``data`` with a column ``output``: the probability that a row is positive; lazy."""
+        """``data`` with a column ``output``: the probability that a row is positive, of losses that
+        tell one, as ``Logistic``; of others the margin. Lazy."""
+        tells = type(self.loss).probabilities is not Loss.probabilities
+        return self._with_answers(data, PROBABILITIES if tells else SCORES, output)
+
+    def predict(self, data: DataFrame, *, output: str = "prediction") -> DataFrame:
+        """``data`` with a column ``output``: the label that is expected, a class or a mean; lazy.
+
+        ``NotImplementedError`` if the loss has none.
+        """
+        self.loss.predictions(np.zeros(0))
+        return self._with_answers(data, PREDICTIONS, output)
+
+    def _with_answers(self, data: DataFrame, what: str, output: str) -> DataFrame:
         if output in data.columns:
             raise ValueError(f"output={output!r} is a column of the data; name another one")
         for name in self._reading.keys:
             self._key_column(data, name)
         kept = StructType([*data.schema.fields, StructField(output, DoubleType())])
-        return data.mapInArrow(Score(self._reading, self.weights, output), kept)
+        score = Score(self._reading, self.loss, self.weights, what, output)
+        return data.mapInArrow(score, kept)
 
-    def _over(self, rows: DataFrame, steps: KeyedArray | KeyedContributor | None) -> Seen:
-        task = Pass(self._reading, self.weights, steps)
-        seen = Seen.nothing()
+    def _over(self, rows: DataFrame, steps: KeyedArray | KeyedContributor | None) -> PassStatistics:
+        task = Pass(self._reading, self.loss, self.weights, steps)
+        seen = PassStatistics.zero()
         for row in rows.mapInArrow(task, SCHEMA).collect():
-            seen += Seen.of_row(row)
+            seen += PassStatistics.of_row(row)
         return seen
 
-    def _progress(self, seen: Seen, began: float) -> Progress:
+    def _progress(self, seen: PassStatistics, began: float) -> TrainingProgress:
         keys, seconds = len(self.space), time.monotonic() - began
-        return Progress(self.rows, keys, seen.mean_loss, seen.auc, seconds)
+        return TrainingProgress(self.rows, keys, seen.mean_loss, seen.auc, seconds)
 
     def _given(self, data: DataFrame | None) -> DataFrame:
         """The columns that are read, of ``data`` or of what the constructor was given."""
@@ -178,4 +235,4 @@ class KeyedLogisticLoss:
 
     def __repr__(self) -> str:
         features = ", ".join(self._reading.keys)
-        return f"<{type(self).__name__} of {features}: {self.rows:,} rows seen>"
+        return f"<{type(self).__name__}: {self.loss} of {features}, {self.rows:,} rows seen>"
