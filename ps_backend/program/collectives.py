@@ -9,9 +9,10 @@ waits in between, and sees no element. The functions that run the phases are in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from ps_backend.program.types import (
     NodeType,
     Row,
     ValueType,
-    client_type,
+    array_type,
     dtype_of,
     widest,
 )
@@ -41,8 +42,14 @@ class CollectiveTypes:
     outputs: tuple[tuple[int, NodeType], ...]
     """Those that are wanted, by their numbers; what the client keeps comes with the answer."""
 
+    @property
+    def made(self) -> NodeType:
+        """The first of the outputs."""
+        return self.outputs[0][1]
+
 
 Params = tuple[int, ...]
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +60,9 @@ class Collective:
     phases: int
     """Messages to each server. The first of several sees nothing but the server's own parts of the
     inputs, since these may have been computed in the same message."""
-    check: Callable[[CollectiveTypes, Params], None]
-    """Raises ``TypeError`` or ``ValueError`` for types and parameters that it does not take."""
+    check: Callable[[CollectiveTypes, Params], Mapping[int, NodeType] | None]
+    """Raises ``TypeError`` or ``ValueError`` for types and parameters that it does not take. May
+    return the types that its outputs have then, by number: others are refused."""
 
 
 TABLE: dict[str, Collective] = {}
@@ -124,59 +132,22 @@ def verify_collective(call: CollectiveCall) -> None:
     row = row_of(call.kind)
     if not 0 <= call.phase < row.phases:
         raise InvalidProgram(f"{call.kind} has phases 0 .. {row.phases - 1}, got {call.phase}")
-    numbers = [number for number, _ in call.types.outputs]
-    fits = (
-        _same_length(call.inputs, call.types.inputs)
-        and _same_length(call.operands, call.types.operands)
-        and _same_length(call.outputs, numbers)
-        and len(set(numbers)) == len(numbers)
-        and all(
-            bool(buffer) is isinstance(type, ArrayType)
-            for buffer, (_, type) in zip(call.outputs, call.types.outputs, strict=True)
-        )
-    )
-    if not fits:
+    types, numbers = call.types, [number for number, _ in call.types.outputs]
+    counts = (len(some) for some in (call.inputs, call.operands, call.outputs))
+    on_servers = [isinstance(type, ArrayType) for _, type in types.outputs]
+    if [*counts] != [len(types.inputs), len(types.operands), len(set(numbers))] or on_servers != [
+        bool(buffer) for buffer in call.outputs
+    ]:
         raise InvalidProgram(f"a call of {call.kind} names more or fewer arrays than their types")
     if set(call.inputs) & set(call.outputs) or len(set(call.made)) < len(call.made):
         raise InvalidProgram(f"a call of {call.kind} writes what it reads, or twice")
     try:
-        row.check(call.types, call.params)
+        makes = row.check(types, call.params) or dict(types.outputs)
+        for number, made in types.outputs:
+            _need(made == makes.get(number), f"makes {makes.get(number)}, not {made}")
     except (TypeError, ValueError, IndexError) as error:
         raise InvalidProgram(f"{call.kind} does not take such arguments: {error}") from None
 
-
-def _same_length(values: Sequence[object], types: Sequence[object]) -> bool:
-    return len(values) == len(types)
-
-
-COUNT, HISTOGRAM = "count", "histogram"
-
-
-def _check_counts(kind: str, types: CollectiveTypes, params: Params) -> None:
-    values, *weights = types.inputs
-    ((number, made),) = types.outputs
-    _need(not params and number == 0 and len(weights) < 2, "takes values and weights")
-    _need(all((one.space, one.row) == (values.space, ()) for one in weights), "needs weights alike")
-    _need(not values.row, f"takes a vector, not {values}")
-    sums = np.dtype(np.float64 if weights else np.int64)
-    _need(isinstance(made, ClientType) and made.dtype == sums, f"makes {sums}, not {made}")
-    _need(len(made.shape) == 1, "makes a number for each bin")
-    if kind == COUNT:
-        _need(values.dtype.kind in "iu" and not types.operands, "counts integers")
-    else:
-        edges, limits = types.operands
-        _need(edges.row == (made.shape[0] + 1,) and limits.row in ((0,), (2,)), "takes edges")
-
-
-def _need(holds: bool, what: str) -> None:
-    if not holds:
-        raise TypeError(what)
-
-
-for _kind in (COUNT, HISTOGRAM):
-    register(Collective(_kind, 2, partial(_check_counts, _kind)))
-
-SCATTER = "scatter"
 
 ASSIGN = "assign"
 """The last value for a place stays; the others are ufuncs, whose ``at`` it is."""
@@ -193,86 +164,6 @@ def ufunc_of(way: int) -> np.ufunc | None:
     """What joins a value to what is there; None where it replaces that."""
     found: np.ufunc | None = None if WAYS[way] == ASSIGN else getattr(np, WAYS[way])
     return found
-
-
-def _check_scatter(types: CollectiveTypes, params: Params) -> None:
-    way, has_base = params
-    ((number, made),) = types.outputs
-    _need(0 <= way < len(WAYS) and has_base in (0, 1), f"knows no parameters {params}")
-    _need(isinstance(made, ArrayType) and number == 0, "makes an array on the servers")
-    base, (index, *values) = types.inputs[:has_base], types.inputs[has_base:]
-    _need(not base or base[0] == made, f"makes an array like {base}, not {made}")
-    _need(index.dtype == np.int64 and not index.row, f"takes int64 indices, not {index}")
-    count = 2 - has_base - len(values)
-    _need(len(values) < 2 and len(types.operands) == count, "takes a base and values")
-    _need(not values or values[0].space == index.space, "needs a value for each index")
-    rows = [one.row for one in values] + [one.row for one in types.operands]
-    _need(all(row in ((), (1,), made.row) for row in rows), f"needs rows of {made.row}, not {rows}")
-
-
-register(Collective(SCATTER, 2, _check_scatter))
-
-SEARCH = "search"
-
-
-def _check_search(types: CollectiveTypes, params: Params) -> None:
-    (after,), (table, values) = params, types.inputs
-    ((number, made),) = types.outputs
-    _need(after in (0, 1) and number == 0 and not types.operands, "takes a table and values")
-    _need(not table.row and not values.row, "takes vectors")
-    _need(table.dtype == values.dtype, f"takes one dtype, not {table.dtype} and {values.dtype}")
-    fits = isinstance(made, ArrayType) and (made.space, made.row) == (values.space, ())
-    _need(fits and made.dtype == np.int64, f"makes a place for each value, not {made}")
-
-
-register(Collective(SEARCH, 4, _check_search))
-
-SORT = "sort"
-"""The elements of an array, of each column of a table, in order: the first so many.
-
-Outputs: 0, the elements; 1, their indices, equal ones in their order; 2, whether each differs from
-the one before. Parameters: 1 for descending; 1 if -0.0 and 0.0 are equal, and come out as 0.0.
-"""
-VALUES, ORDER, STARTS = 0, 1, 2
-
-ORDER_STATISTICS = "order_statistics"
-"""The elements of an array, of each column of a table, that a sort would put at some ranks.
-
-Operand: the ranks, int64, ``(count, 1)`` or ``(count, columns)``. Output: the elements, for the
-client.
-"""
-
-
-def _check_sort(types: CollectiveTypes, params: Params) -> None:
-    (source,) = types.inputs
-    if types.operands or len(params) != 2 or not {*params} <= {0, 1}:
-        raise TypeError("takes one array, whether to descend, and whether zeros are equal")
-    lengths = set()
-    for number, made in types.outputs:
-        dtypes = {VALUES: source.dtype.name, ORDER: "int64", STARTS: "bool"}
-        if not isinstance(made, ArrayType) or made.row != source.row:
-            raise TypeError(f"makes arrays with rows as those of {source}, not {made}")
-        if made.dtype.name != dtypes.get(number):
-            raise TypeError(f"makes no {made.dtype} as output {number}")
-        lengths.add(made.space)
-    if len(lengths) != 1 or not 0 < lengths.pop().length <= source.space.length:
-        raise ValueError(f"makes arrays of one length, at most that of {source}")
-
-
-def _check_order_statistics(types: CollectiveTypes, params: Params) -> None:
-    (source,), (ranks,), ((number, made),) = types.inputs, types.operands, types.outputs
-    if params or number or ranks.dtype != "int64" or len(ranks.row) != 2:
-        raise TypeError("takes one array, and a table of ranks")
-    count, columns = ranks.row
-    if columns not in (1, source.width):
-        raise ValueError(f"needs ranks for 1 or {source.width} columns, got {columns}")
-    shape = (count, *source.row)
-    if not isinstance(made, ClientType) or (made.dtype, made.shape) != (source.dtype, shape):
-        raise TypeError(f"gives {source.dtype} values of shape {shape}, not {made}")
-
-
-register(Collective(SORT, 2, _check_sort))
-register(Collective(ORDER_STATISTICS, 2, _check_order_statistics))
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,38 +259,6 @@ def _result(name: str, dtype: str) -> np.dtype[Any]:
     return dtype_of(SCANS[name].ufunc.accumulate(np.ones(1, dtype)).dtype.name)
 
 
-# --- collectives ----------------------------------------------------------------------------------
-
-
-def _check_scan(scan: Scan, types: CollectiveTypes, params: Params) -> None:
-    """One array, one of the same space and row; any dtype may be asked for."""
-    (source,), ((number, made),) = types.inputs, types.outputs
-    _need(not types.operands and not params and number == 0, "takes one array")
-    fits = isinstance(made, ArrayType) and (made.space, made.row) == (source.space, source.row)
-    _need(fits, f"makes an array like {source}, not {made}")
-    _need(scan.gives(made.dtype), f"gives no {made.dtype}")
-
-
-def _check_reduceat(scan: Scan, types: CollectiveTypes, params: Params) -> None:
-    """One array and indices, of which the client gets a row for each."""
-    (source,), (indices,), ((number, made),) = types.inputs, types.operands, types.outputs
-    _need(not params and number == 0, "takes one array")
-    _need(indices.dtype == "int64" and len(indices.row) == 1, f"needs indices, got {indices}")
-    fits = isinstance(made, ClientType) and made.shape == (*indices.row, *source.row)
-    _need(fits, f"makes a row for each index, not {made}")
-    _need(scan.gives(made.dtype), f"gives no {made.dtype}")
-
-
-for _row in _ROWS:
-    register(Collective(_row.kind, 2, partial(_check_scan, _row)))
-    register(Collective(_row.between, 2, partial(_check_reduceat, _row)))
-
-Array = npt.NDArray[Any]
-
-LINEAR_RECURRENCE = "linear_recurrence"
-"""Inputs: ``b``, and ``a`` if it is on the servers. Operands: ``y[-1]``, and ``a`` of all rows."""
-
-
 def recur(a: Array, b: Array, state: Array, y: Array) -> None:
     """Rows of ``y``: ``a`` times the row before, ``state`` at first, plus that of ``b``.
 
@@ -427,39 +286,158 @@ def linear_recurrence(a: Array, b: Array, initial: Array) -> Array:
     return y.reshape(shape)
 
 
-def _check_recurrence(types: CollectiveTypes, params: Params) -> None:
-    b, *a = types.inputs
-    initial, *held = types.operands
-    ((number, made),) = types.outputs
-    _need(len(a) + len(held) == 1 and not params and number == 0, "takes a, b and where to begin")
-    fits = isinstance(made, ArrayType) and (made.space, made.row) == (b.space, b.row)
-    _need(fits, f"makes an array like {b}, not {made}")
-    _need(made.dtype.name in FLOATS, f"gives {' or '.join(FLOATS)}, not {made.dtype}")
-    _need(not a or a[0].space == b.space, "needs a and b over one space")
-    _need(_stretches(initial.row, b.row), f"begins with a value for each column, got {initial}")
-    rows = [*(one.row for one in a), *(one.row for one in held)]
-    _need(all(_stretches(row, b.row) for row in rows), "needs rows of a as those of b")
+# --- the rows of the table ------------------------------------------------------------------------
 
+COUNT, HISTOGRAM = "count", "histogram"
+"""How many elements, or which weights of them, fall into each of a few bins: for the client.
 
-def _stretches(row: Row, to: Row) -> bool:
-    return row in ((), (1,), to)
+Inputs: a vector and, if it is weighted, one like it. Of ``COUNT`` elements are the numbers of bins,
+as many as the result is long; operands of ``HISTOGRAM`` are the edges of the bins, and where the
+first of bins of one width begins and the last one ends, or nothing.
+"""
+SCATTER = "scatter"
+"""Values that an index array brings to their places in an array, in its order.
 
+Inputs: the base, the index array, the values. A base that is the same everywhere, and one value for
+all, are operands instead. Parameters: the number in ``WAYS``; 1 if there is a base.
+"""
+SEARCH = "search"
+"""Where values belong in a sorted array. Inputs: this vector, and values of its dtype.
 
-register(Collective(LINEAR_RECURRENCE, 2, _check_recurrence))
+Parameter: 1 if a value belongs after those equal to it.
+"""
+SORT = "sort"
+"""The elements of an array, of each column of a table, in order: the first so many.
 
+Outputs: 0, the elements; 1, their indices, equal ones in their order; 2, whether each differs from
+the one before. Parameters: 1 for descending; 1 if -0.0 and 0.0 are equal, and come out as 0.0.
+"""
+VALUES, ORDER, STARTS = 0, 1, 2
+ORDER_STATISTICS = "order_statistics"
+"""The elements of an array, of each column of a table, that a sort would put at some ranks.
+
+Operand: the ranks, int64, ``(count, 1)`` or ``(count, columns)``. Output: the elements, for the
+client.
+"""
+LINEAR_RECURRENCE = "linear_recurrence"
+"""``y[t] = a[t] * y[t - 1] + b[t]``. Inputs: ``b``, and ``a`` if it is on the servers. Operands:
+``y[-1]``, and ``a`` if it is the same in all rows."""
 TSQR = "tsqr"
+"""Q of a tall table, output 0, and R, output 1, which the client keeps; see
+``ps_backend.server.collectives.tsqr``. Both in float64, but for Q of a table of float32."""
 
-_FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
+_INT, _FLOAT, _SINGLE = (np.dtype(one) for one in (np.int64, np.float64, np.float32))
+Made = Mapping[int, NodeType]
 
 
-def _check_tsqr(types: CollectiveTypes, params: Params) -> None:
+def _need(holds: bool, what: str) -> None:
+    if not holds:
+        raise TypeError(what)
+
+
+def _check_count(kind: str, types: CollectiveTypes, params: Params) -> Made:
+    values, *weights = types.inputs
+    _need(len(weights) < 2 and not params, "takes values and weights")
+    alike = all((one.space, one.row) == (values.space, ()) for one in types.inputs)
+    _need(alike, f"takes vectors over one space, not {types.inputs}")
+    if kind == COUNT:
+        _need(values.dtype.kind in "iu" and not types.operands, "counts integers")
+        bins = prod(types.made.shape)
+    else:
+        (edges,), limits = types.operands[0].row, types.operands[1:]
+        _need([one.row for one in limits] in ([(0,)], [(2,)]), "takes edges, limits")
+        bins = edges - 1
+    return {0: ClientType(_FLOAT if weights else _INT, (bins,))}
+
+
+def _check_scatter(types: CollectiveTypes, params: Params) -> Made:
+    (way, has_base), made = params, types.made
+    _need(0 <= way < len(WAYS) and has_base in (0, 1), f"knows no parameters {params}")
+    base, (index, *values) = types.inputs[:has_base], types.inputs[has_base:]
+    _need((index.dtype, index.row) == (_INT, ()), f"takes int64 indices, not {index}")
+    counts = len(values) < 2 and len(types.operands) == 2 - has_base - len(values)
+    _need(counts and isinstance(made, ArrayType), "makes an array of a base and values")
+    _need(all(one.space == index.space for one in values), "needs a value for each index")
+    _need_rows((*values, *types.operands), made.row)
+    return {0: base[0] if base else made}
+
+
+def _check_search(types: CollectiveTypes, params: Params) -> Made:
+    (after,), (table, values) = params, types.inputs
+    _need(after in (0, 1) and not types.operands, "takes a table and values")
+    _need((table.row, values.row) == ((), ()), "takes vectors")
+    _need(table.dtype == values.dtype, f"takes one dtype, not {table.dtype} and {values.dtype}")
+    return {0: array_type(values.space, _INT)}
+
+
+def _check_sort(types: CollectiveTypes, params: Params) -> Made:
+    (source,), (descending, equal_zeros) = types.inputs, params
+    _need({descending, equal_zeros} <= {0, 1} and not types.operands, "takes one array, two flags")
+    space = types.made.space
+    _need(0 < space.length <= source.space.length, f"makes some of the elements of {source}")
+    dtypes = {VALUES: source.dtype, ORDER: _INT, STARTS: np.dtype(np.bool_)}
+    return {number: array_type(space, dtype, source.row) for number, dtype in dtypes.items()}
+
+
+def _check_order_statistics(types: CollectiveTypes, params: Params) -> Made:
+    (source,), (ranks,) = types.inputs, types.operands
+    count, columns = ranks.row
+    _need(ranks.dtype == "int64" and not params, "takes one array, and a table of ranks")
+    _need(columns in (1, source.width), f"needs ranks for 1 or {source.width} columns")
+    return {0: ClientType(source.dtype, (count, *source.row))}
+
+
+def _check_scan(scan: Scan, types: CollectiveTypes, params: Params) -> Made:
+    (source,), dtype = types.inputs, types.made.dtype
+    _need(not types.operands and not params, "takes one array")
+    _need(scan.gives(dtype), f"gives no {dtype}")
+    return {0: source.of(dtype)}
+
+
+def _check_reduceat(scan: Scan, types: CollectiveTypes, params: Params) -> Made:
+    (source,), (indices,), dtype = types.inputs, types.operands, types.made.dtype
+    (count,) = indices.row
+    _need(indices.dtype == "int64" and not params, f"needs indices, got {indices}")
+    _need(scan.gives(dtype), f"gives no {dtype}")
+    return {0: ClientType(dtype, (count, *source.row))}
+
+
+def _check_recurrence(types: CollectiveTypes, params: Params) -> Made:
+    b, *a = types.inputs
+    initial, *constant = types.operands
+    _need(len(a) + len(constant) == 1 and not params, "takes a, b and where to begin")
+    _need(all(one.space == b.space for one in a), "needs a and b over one space")
+    _need_rows((*a, *constant, initial), b.row)
+    dtype = types.made.dtype
+    _need(dtype.name in FLOATS, f"gives {' or '.join(FLOATS)}, not {dtype}")
+    return {0: b.of(dtype)}
+
+
+def _check_tsqr(types: CollectiveTypes, params: Params) -> Made:
     (table,) = types.inputs
-    if types.operands or params or len(table.row) != 1 or table.space.length < table.width:
-        raise ValueError("one table of at least as many rows as columns is decomposed")
+    (columns,) = table.row
+    _need(not types.operands and not params, "takes one table")
+    _need(table.space.length >= columns, "a table of at least as many rows as columns is needed")
     q = table if table.dtype == _SINGLE else table.of(_FLOAT)
-    made = {0: q, 1: client_type(_FLOAT, table.row * 2)}
-    if any(type != made.get(number) for number, type in types.outputs):
-        raise TypeError(f"of {table} come {made[0]} and {made[1]}")
+    return {0: q, 1: ClientType(_FLOAT, (columns, columns))}
 
 
-register(Collective(TSQR, 2, _check_tsqr))
+def _need_rows(some: Iterable[ArrayType | ValueType], row: Row) -> None:
+    """Rows that are broadcast to ``row``."""
+    for one in some:
+        _need(one.row in ((), (1,), row), f"needs rows of {row}, not {one.row}")
+
+
+for _row in (
+    Collective(COUNT, 2, partial(_check_count, COUNT)),
+    Collective(HISTOGRAM, 2, partial(_check_count, HISTOGRAM)),
+    Collective(SCATTER, 2, _check_scatter),
+    Collective(SEARCH, 4, _check_search),
+    Collective(SORT, 2, _check_sort),
+    Collective(ORDER_STATISTICS, 2, _check_order_statistics),
+    *(Collective(one.kind, 2, partial(_check_scan, one)) for one in _ROWS),
+    *(Collective(one.between, 2, partial(_check_reduceat, one)) for one in _ROWS),
+    Collective(LINEAR_RECURRENCE, 2, _check_recurrence),
+    Collective(TSQR, 2, _check_tsqr),
+):
+    register(_row)
