@@ -33,7 +33,8 @@ from distvec.durability.policy import Durability
 from distvec.durability.published_names import Names
 from distvec.durability.save import save
 from distvec.graph.build import check_dtype
-from distvec.keyed.array import KeyedArray, length_of_range
+from distvec.keyed.array import KeyedArray
+from distvec.keyed.row_call import length_of_range
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Client
 from ps_backend.errors import CheckpointIncomplete, PSError

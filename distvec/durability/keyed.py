@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from distvec.array.array import DistArray
 from distvec.array.core.handle import SessionBase
-from distvec.keyed.array import KeyedArray
+from distvec.keyed.array import KeyedArray, SavedTraining
 from distvec.keyed.space import KeyedSpace
 from ps_backend.errors import Corrupted
 from ps_backend.program.initializers import Constant, Fill, Normal, Uniform
-
-if TYPE_CHECKING:
-    from distvec.keyed.training import KeptTraining
 
 Name = TypeVar("Name", str, int)
 KEYS = "keys"
@@ -72,16 +69,14 @@ def _with_states(arrays: dict[str, KeyedArray]) -> dict[str, Any]:
     return trained
 
 
-def kept_document(kept: KeptTraining, names: Mapping[int, Name]) -> dict[str, Any]:
+def kept_document(kept: SavedTraining, names: Mapping[int, Name]) -> dict[str, Any]:
     """``kept`` as JSON, with arrays by their ``names``."""
     states = {state: names[one.number] for state, one in kept.states.items()}
     return {"optimizer": kept.document, "states": states, "steps": kept.calls}
 
 
-def kept_training(given: Mapping[str, Any], arrays: Mapping[Name, Any]) -> KeptTraining | None:
+def kept_training(given: Mapping[str, Any], arrays: Mapping[Name, Any]) -> SavedTraining | None:
     """The inverse; None where not all states are among ``arrays``. ``Corrupted``."""
-    from distvec.keyed.training import KeptTraining  # it imports SciPy's parts of `optim`
-
     try:
         names, calls = given["states"], given["steps"]
         if not set(names.values()) <= set(arrays):
@@ -91,7 +86,7 @@ def kept_training(given: Mapping[str, Any], arrays: Mapping[Name, Any]) -> KeptT
             raise TypeError(f"{given!r} is said of no optimizer")
     except (AttributeError, KeyError, TypeError) as error:
         raise _damaged(error) from error
-    return KeptTraining(given["optimizer"], states, calls)
+    return SavedTraining(given["optimizer"], states, calls)
 
 
 def adopt_keys(loaded: dict[str, Any], session: SessionBase) -> None:

@@ -8,26 +8,24 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from distvec.array.array import DistArray
-from distvec.array.core.handle import Handle
-from distvec.array.core.handle import SessionBase as Session
-from distvec.diagnostics.profile import measured
-from distvec.keyed.row_call import chosen_wire
-from distvec.keyed.row_view import RowView
-from ps_backend.client import KeyBatch, KeySpace, KeyView
+from distvec.keyed.row_call import ChosenKeys, Space, chosen_wire
+from distvec.rows.api import Plugin, RowFunction
+from distvec.rows.tracer import STEP_SIZE, WEIGHTS
+from ps_backend.client import KeySpace, KeyView
 from ps_backend.errors import PSError
-from ps_backend.program.initializers import Fill
-from ps_backend.program.keys import check_keys, hash_texts, hash_tuples
+from ps_backend.program.initializers import Constant, Fill
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.types import Row, ValueType
 
 if TYPE_CHECKING:
-    from distvec.keyed.training import KeptTraining, Training
     from distvec.rows.optimizers import RowOptimizer
 
 Result = TypeVar("Result")
@@ -50,96 +48,8 @@ def in_background(work: Callable[[], Result]) -> Future[Result]:
     return future
 
 
-Keys = npt.NDArray[np.int64]
-
-
-def as_keys(given: Any) -> Keys:
-    """The int64 keys that ``given`` are, in its order; shape ``(n,)``.
-
-    Integers are keys themselves: an array, a list, a pandas or Arrow column, an array on the
-    servers, which is read (one message). Strings, and tuples of strings and integers, become 64-bit
-    hashes. ``TypeError`` for anything else, ``ValueError`` for what is not one list.
-    """
-    if isinstance(given, Handle):
-        given = np.asarray(given)
-    if isinstance(given, str | bytes | int):
-        raise TypeError(f"keys must be a list or an array, got {given!r}; write [{given!r}]")
-    first = _first(given)
-    try:
-        if isinstance(first, str):
-            return hash_texts(given)
-        if isinstance(first, tuple):
-            return hash_tuples(given)
-        return check_keys(given)
-    except TypeError as error:
-        raise TypeError(_wrong_kind(given) or str(error)) from None
-
-
-def length_of_range(keys: Any) -> int:
-    """The n of ``range(n)``; ``TypeError`` for anything else, ``ValueError`` for an empty one."""
-    if not isinstance(keys, range) or (keys.start, keys.step) != (0, 1):
-        raise TypeError(f"ps.keys takes range(n), for keys 0 to n - 1, or nothing, got {keys!r}")
-    if not keys:
-        raise ValueError("ps.keys(range(0)) would have no keys; leave the range out for any keys")
-    return len(keys)
-
-
-_KINDS = {"an integer": int | np.integer, "a string": str, "a tuple": tuple}
-
-
-def _wrong_kind(given: Any) -> str:
-    """What is said of a list with keys of several kinds, or of none that keys have."""
-    if isinstance(given, np.ndarray):
-        given = given.tolist() if given.dtype == object and given.ndim == 1 else None
-    if not isinstance(given, list | tuple):
-        return ""
-    kinds = list(map(_kind, given))
-    wrong = next(
-        (k for k, kind in enumerate(kinds) if kind != kinds[0] or kind not in _KINDS), None
-    )
-    if wrong is None:
-        return ""
-    beside = f", and keys[0] is {given[0]!r}, {kinds[0]}" if wrong else ""
-    return (
-        f"keys[{wrong}] is {given[wrong]!r}, {kinds[wrong]}{beside}; keys are integers, strings, "
-        "or tuples of these, all of one kind: write for instance [str(key) for key in keys]"
-    )
-
-
-def _kind(key: Any) -> str:
-    found = (name for name, kinds in _KINDS.items() if isinstance(key, kinds))
-    return next(found, f"a {type(key).__name__}")
-
-
-def _first(given: Any) -> Any:
-    """The first key of a list of any objects; None of an array of numbers."""
-    if isinstance(given, np.ndarray) and given.dtype.kind != "O":
-        return given.item(0) if given.dtype.kind == "U" and given.size else None
-    return next(iter(given), None) if hasattr(given, "__iter__") else None
-
-
 Missing = Literal["init", "raise"] | float
 _MOST_NAMED = 5
-
-
-class Home(Protocol):
-    """A keyed space, as its arrays know it."""
-
-    session: Session
-    remote: KeySpace
-    number: int
-    arrays: weakref.WeakValueDictionary[int, KeyedArray]
-
-    def __len__(self) -> int: ...
-
-    def array(self, row: Row, fill: Fill, dtype: Any) -> Any:
-        """Another array of the space."""
-
-    def frozen(self, *arrays: KeyedArray | None) -> list[DistArray]:
-        """Arrays as they are at one moment, as plain ones."""
-
-    def assign(self, array: KeyedArray, values: Any) -> None:
-        """Let ``array`` have ``values`` for all keys."""
 
 
 class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -152,7 +62,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
     ``float(w @ w)``, ``w.assign(w - lr * g / np.sqrt(s))``, ``w += g``.
     """
 
-    def __init__(self, space: Home, number: int, type: ValueType, init: Fill) -> None:
+    def __init__(self, space: Space, number: int, type: ValueType, init: Fill) -> None:
         self.space = space
         self.number = number
         self.type = type
@@ -161,7 +71,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """What a key begins with."""
         self._wire = ""
         self._training: Training | None = None
-        self._kept: KeptTraining | None = None
+        self._kept: SavedTraining | None = None
         """What a file said of its training, until that is needed."""
         space.arrays[number] = self
         self._free = weakref.finalize(self, space.session.client.free, [number])
@@ -171,13 +81,12 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """A copy in another process, as in a task, is of the same array; it frees nothing."""
         return {name: value for name, value in vars(self).items() if name != "_free"}
 
-    def over(self, remote: KeySpace) -> Self:
+    def with_remote(self, remote: KeySpace) -> Self:
         """A copy, in a task, whose row programs go to ``remote``; steps of its optimizer, too."""
         other = copy.copy(self)
         other.space = copy.copy(self.space)
         other.space.remote = remote
-        if self._training is not None:
-            other._training = self._training.over(other.space)
+        other._training = copy.copy(self._training)
         return other
 
     @property
@@ -231,7 +140,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         ``return_found`` also booleans of shape ``(n,)``: was it there? ``wire``: how rows travel,
         this time: "float32", "float16", "int8", "off"; else as the array's ``wire`` says.
         """
-        return self.pull_batch(KeyBatch.of(as_keys(keys)), None, missing, return_found, wire)
+        return RowView(self, keys).pull(missing=missing, return_found=return_found, wire=wire)
 
     def prefetch(
         self, keys: Any, *, missing: Missing = "init", wire: str | None = None
@@ -245,8 +154,8 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
         They are rows as of when the servers answer: a push meanwhile may be in them or not.
         """
-        batch = KeyBatch.of(as_keys(keys))
-        return in_background(lambda: self.pull_batch(batch, None, missing, False, wire))
+        rows = RowView(self, keys)
+        return in_background(lambda: rows.pull(missing=missing, wire=wire))
 
     def push(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
         """Add ``values`` to the rows of ``keys``. One message to each holder.
@@ -257,7 +166,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         Raises ``OutOfBudget`` where a server has no room for new keys: its ``refused`` are the keys
         of which nothing was changed.
         """
-        self.scatter_batch(KeyBatch.of(as_keys(keys)), None, values, "add", wire)
+        RowView(self, keys).push(values, wire=wire)
 
     def assign(self, *given: Any, wire: str | None = None) -> None:
         """``assign(keys, values)``: let the rows of ``keys`` be ``values``, as of ``push``.
@@ -273,15 +182,15 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
             self.space.assign(self, given[0])
         else:
             keys, values = given
-            self.scatter_batch(KeyBatch.of(as_keys(keys)), None, values, "replace", wire)
+            RowView(self, keys).assign(values, wire=wire)
 
     def minimum(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
         """Let rows be the smaller of what they are and of ``values``, as of ``push``."""
-        self.scatter_batch(KeyBatch.of(as_keys(keys)), None, values, "min", wire)
+        RowView(self, keys).minimum(values, wire=wire)
 
     def maximum(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
         """Let rows be the larger of what they are and of ``values``, as of ``push``."""
-        self.scatter_batch(KeyBatch.of(as_keys(keys)), None, values, "max", wire)
+        RowView(self, keys).maximum(values, wire=wire)
 
     # --- steps by gradients -----------------------------------------------------------------------
 
@@ -316,8 +225,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         -----
         New states take one message a server each.
         """
-        from distvec.keyed.training import Training  # `optim` imports SciPy's: tasks need it not
-        from distvec.rows.optimizers import RowOptimizer
+        from distvec.rows.optimizers import RowOptimizer  # `optim` imports SciPy's: tasks need none
 
         if not isinstance(optimizer, RowOptimizer):
             raise TypeError(f"{optimizer!r} is no row optimizer; give one: dv.rows.adagrad(0.05)")
@@ -326,12 +234,12 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self._training.states
 
     @property
-    def trained(self) -> KeptTraining | None:
+    def trained(self) -> SavedTraining | None:
         """What a file is to say of its optimizer; None if it has none."""
         return self._kept if self._training is None else self._training.kept
 
     @trained.setter
-    def trained(self, kept: KeptTraining | None) -> None:
+    def trained(self, kept: SavedTraining | None) -> None:
         self._training, self._kept = None, kept
 
     @property
@@ -360,17 +268,10 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         none to be changed). ``wire``: how gradients travel, as of ``push``. Raises ``OutOfBudget``
         as that.
         """
-        self.step_batch(KeyBatch.of(as_keys(keys)), None, gradients, step_size, wire)
+        RowView(self, keys).step(gradients, step_size=step_size, wire=wire)
 
-    def step_batch(
-        self,
-        batch: KeyBatch,
-        view: KeyView | None,
-        gradients: Any,
-        step_size: float | None,
-        wire: str | None,
-    ) -> None:
-        """As ``step``, of keys that may have a view."""
+    def _current_training(self) -> Training:
+        """Steps by its optimizer, made again from a file if need be; ``TypeError`` without one."""
         if self._training is None:
             if self._kept is None:
                 raise TypeError(
@@ -381,7 +282,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
             self.optimizer(RowOptimizer.of(self._kept.document))
             assert self._training is not None
-        self._training.step(batch, view, gradients, step_size, self._wire_of(wire))
+        return self._training
 
     def at(self, keys: Any) -> RowView:
         """The rows of ``keys``, to work with again and again: these are sent once only.
@@ -389,60 +290,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         view = t.at(keys)
         view.push(update(view.pull()))
         """
-        return RowView(self, KeyBatch.of(as_keys(keys)))
-
-    def pull_batch(
-        self,
-        batch: KeyBatch,
-        view: KeyView | None,
-        missing: Missing,
-        return_found: bool,
-        wire: str | None,
-    ) -> Any:
-        """As ``pull``, of keys that may have a view."""
-        if isinstance(missing, str) and missing not in ("init", "raise"):
-            raise ValueError(f"missing must be 'init', 'raise' or a number, got {missing!r}")
-        program = RowProgram.pull(self.type)
-        find = return_found or missing != "init"
-        kind = self._wire_of(wire)
-        space = self.space
-        with measured(space.session.counters):
-            (rows,), found = space.remote.run(
-                program, [self.number], batch, find=find, view=view, wire=kind
-            )
-        if found is not None and missing != "init":
-            absent = ~found
-            if missing == "raise" and absent.any():
-                some = batch.keys[absent][:_MOST_NAMED].tolist()
-                raise KeyError(f"{np.count_nonzero(absent)} keys are not there, such as {some}")
-            if missing != "raise":
-                rows[absent] = missing
-        rows = batch.expanded(rows)
-        return (rows, batch.expanded(found)) if return_found and found is not None else rows
-
-    def scatter_batch(
-        self, batch: KeyBatch, view: KeyView | None, values: Any, op: str, wire: str | None
-    ) -> None:
-        """Join ``values`` to rows by ``op``, one of ``SCATTERS``, of keys that may have a view."""
-        kind = self._wire_of(wire)
-        shape = (batch.count, *self.row)
-        try:
-            rows = np.broadcast_to(np.asarray(values, self.dtype), shape)
-        except ValueError as error:
-            raise ValueError(
-                f"{batch.count} keys need values of shape {shape}, got {np.shape(values)}"
-            ) from error
-        program = RowProgram.scatter(self.type, op)
-        space = self.space
-        with measured(space.session.counters):
-            space.remote.run(
-                program,
-                [self.number],
-                batch,
-                [batch.combined(rows, op)],
-                view=view,
-                wire=kind,
-            )
+        return RowView(self, keys, remembered=True)
 
     # --- all of it --------------------------------------------------------------------------------
 
@@ -489,6 +337,199 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         row = f", row={self.row}" if self.row else ""
         keys = "".join(f", {count}" for count in key_count(self.space))
         return f"<keyed array of {self.dtype}{keys}{row}, init={self.init}>"
+
+
+class RowView:
+    """Rows of a keyed array at chosen keys: what the array does with keys, it does by one of these.
+
+    Made by ``KeyedArray.at``, servers know the keys already, as they were sent once.
+    """
+
+    def __init__(self, array: KeyedArray, keys: Any, *, remembered: bool = False) -> None:
+        self.array = array
+        self._chosen = ChosenKeys.of(array.space, keys)
+        if remembered:
+            client = array.space.session.client
+            view = KeyView(client.new_id(), self._chosen.batch)
+            self._chosen = replace(self._chosen, view=view)
+            self._free = weakref.finalize(self, client.free, [view.number])
+            self._free.atexit = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As of ``KeyedArray``; who gets many of them gets the keys with each."""
+        return {name: value for name, value in vars(self).items() if name != "_free"}
+
+    def __len__(self) -> int:
+        return self._chosen.batch.count
+
+    def pull(
+        self, *, missing: Missing = "init", return_found: bool = False, wire: str | None = None
+    ) -> Any:
+        """As of ``KeyedArray.pull``."""
+        if isinstance(missing, str) and missing not in ("init", "raise"):
+            raise ValueError(f"missing must be 'init', 'raise' or a number, got {missing!r}")
+        array, batch = self.array, self._chosen.batch
+        find, kind = return_found or missing != "init", array._wire_of(wire)
+        program = RowProgram.pull(array.type)
+        (rows,), found = self._chosen.run(program, [array.number], find=find, wire=kind)
+        if found is not None and missing != "init":
+            absent = ~found
+            if missing == "raise" and absent.any():
+                some = batch.keys[absent][:_MOST_NAMED].tolist()
+                raise KeyError(f"{np.count_nonzero(absent)} keys are not there, such as {some}")
+            if missing != "raise":
+                rows[absent] = missing
+        rows = batch.expanded(rows)
+        return (rows, batch.expanded(found)) if return_found and found is not None else rows
+
+    def push(self, values: Any, *, wire: str | None = None) -> None:
+        """As of ``KeyedArray.push``."""
+        self._scatter(values, "add", wire)
+
+    def assign(self, values: Any, *, wire: str | None = None) -> None:
+        """As of ``KeyedArray.assign``."""
+        self._scatter(values, "replace", wire)
+
+    def minimum(self, values: Any, *, wire: str | None = None) -> None:
+        """As of ``KeyedArray.minimum``."""
+        self._scatter(values, "min", wire)
+
+    def maximum(self, values: Any, *, wire: str | None = None) -> None:
+        """As of ``KeyedArray.maximum``."""
+        self._scatter(values, "max", wire)
+
+    def step(
+        self, gradients: Any, *, step_size: float | None = None, wire: str | None = None
+    ) -> None:
+        """As of ``KeyedArray.step``."""
+        training = self.array._current_training()
+        training.step(self._chosen, gradients, step_size, self.array._wire_of(wire))
+
+    def apply(
+        self,
+        function: RowFunction | Plugin,
+        *args: Any,
+        combine: str = "add",
+        wire: str | None = None,
+        **named: Any,
+    ) -> Any:
+        """As of ``KeyedSpace.apply``, on the rows of these keys."""
+        return self._chosen.apply(function, args, named, combine=combine, wire=wire)
+
+    def _scatter(self, values: Any, op: str, wire: str | None) -> None:
+        """Join ``values`` to rows by ``op``, one of ``SCATTERS``."""
+        array, kind = self.array, self.array._wire_of(wire)
+        shape = (len(self), *array.row)
+        try:
+            rows = np.broadcast_to(np.asarray(values, array.dtype), shape)
+        except ValueError as error:
+            raise ValueError(
+                f"{len(self)} keys need values of shape {shape}, got {np.shape(values)}"
+            ) from error
+        program = RowProgram.scatter(array.type, op)
+        self._chosen.run(program, [array.number], [rows], combine=op, wire=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTraining:
+    """What files say of a training: of an array that was restored it is all that is known."""
+
+    document: Mapping[str, Any]
+    """Of the optimizer."""
+    states: Mapping[str, Any]
+    """The arrays that it keeps, by name."""
+    calls: int
+
+    def is_of(self, other: SavedTraining) -> bool:
+        """Whether both are of one training, though maybe of different moments."""
+        numbers, others = (
+            {name: state.number for name, state in one.states.items()} for one in (self, other)
+        )
+        return self.document == other.document and numbers == others
+
+
+class Training:
+    """Steps of the rows of one array. Its states are arrays beside it."""
+
+    def __init__(
+        self,
+        space: Space,
+        weights: KeyedArray,
+        optimizer: RowOptimizer,
+        kept: SavedTraining | None = None,
+    ) -> None:
+        """Begin it, one message a server for each state; or go on from ``kept``.
+
+        ``TypeError`` for weights that are no floats, ``ValueError`` for other states than those of
+        ``optimizer``.
+        """
+        row, dtype = weights.type.row, weights.type.dtype
+        start = float(weights.init.value) if isinstance(weights.init, Constant) else None
+        self._type = weights.type
+        self._traced = optimizer.traced(row, dtype, start)
+        self.optimizer = optimizer
+        wanted = {
+            state.name: (state.row, Constant(state.initial), state.dtype)
+            for state in optimizer.states(row, dtype, start)
+        }
+        if kept is not None:
+            _check_same(optimizer, wanted, kept)
+        self.states: Mapping[str, Any] = MappingProxyType(
+            {name: space.array(*how) for name, how in wanted.items()}
+            if kept is None
+            else dict(kept.states)
+        )
+        """The arrays of the space that the optimizer keeps, by name."""
+        self.calls = 0 if kept is None else kept.calls
+        """How many steps were asked for: what a schedule of step sizes goes by."""
+        numbers = {name: state.number for name, state in self.states.items()}
+        numbers[WEIGHTS] = weights.number
+        self._arrays = [numbers[name] for name in self._traced.arrays]
+
+    @property
+    def kept(self) -> SavedTraining:
+        """What files say of it."""
+        return SavedTraining(self.optimizer.document(), self.states, self.calls)
+
+    def step(self, chosen: ChosenKeys, gradients: Any, step_size: float | None, wire: str) -> None:
+        """One step of the rows of the keys; gradients go as ``wire``. One message a holder."""
+        shape = (chosen.batch.count, *self._type.row)
+        given = np.asarray(gradients, self._type.dtype)
+        if given.shape != shape:
+            raise ValueError(f"{shape[0]} keys need gradients of shape {shape}, got {given.shape}")
+        numbers = self.optimizer.numbers(self.calls)
+        if step_size is not None:
+            numbers[STEP_SIZE] = float(step_size)
+        scalars = self._traced.scalars(numbers)
+        chosen.run(self._traced.program, self._arrays, [given], scalars, wire=wire)
+        self.calls += 1
+
+
+def _check_same(
+    optimizer: RowOptimizer, wanted: Mapping[str, tuple[Row, Fill, str]], kept: SavedTraining
+) -> None:
+    """``ValueError`` where ``optimizer`` cannot go on from the states of ``kept``."""
+    kind = kept.document["kind"]
+    if optimizer.kind != kind:
+        raise ValueError(
+            f"this array has states of {kind}, and {optimizer.kind} cannot go on from them; give "
+            f"{kind} again, or begin with new states: t.optimizer(..., restart=True)"
+        )
+    found = {name: (one.type.row, one.init, one.type.dtype) for name, one in kept.states.items()}
+    if found != wanted:
+        raise ValueError(
+            f"this array has the states {_listed(found)}, but {optimizer.kind} with these "
+            f"parameters needs {_listed(wanted)}; give the parameters that it had, or begin with "
+            "new states: t.optimizer(..., restart=True)"
+        )
+
+
+def _listed(states: Mapping[str, tuple[Row, Fill, str]]) -> str:
+    listed = [
+        f"{name} ({dtype}, rows of shape {row}, {fill})"
+        for name, (row, fill, dtype) in states.items()
+    ]
+    return ", ".join(listed) or "none"
 
 
 def key_count(space: Sized) -> Iterator[str]:

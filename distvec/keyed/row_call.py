@@ -1,23 +1,28 @@
-"""A row function, or a plug-in, on the rows of chosen keys: its arguments, how they travel, and the
-result.
+"""Row programs on the rows of chosen keys: keys as users have them, how rows travel, and calls of
+row functions and plug-ins.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import weakref
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from distvec.array.array import DistArray
+from distvec.array.core.handle import Handle
 from distvec.array.core.handle import SessionBase as Session
 from distvec.diagnostics.profile import measured
 from distvec.graph.build import check_dtype
 from distvec.rows.api import Plugin, RowFunction
 from distvec.rows.tracer import Keys, Kind, Number, PerKey, RowsOf, number_kind
 from ps_backend.client import WIRES, KeyBatch, KeySpace, KeyView
+from ps_backend.program.initializers import Fill
+from ps_backend.program.keys import check_keys, hash_texts, hash_tuples
 from ps_backend.program.row_program import SCATTERS, RowProgram, own_program
 from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import Row, ValueType, dtype_of
@@ -40,6 +45,74 @@ def chosen_wire(kind: str | None, row: Row | None = None) -> str:
     if kind == "int8" and row == ():
         raise ValueError("wire='int8' has a scale for each row, so it is of tables only")
     return kind
+
+
+KeyArray = npt.NDArray[np.int64]
+
+
+def as_keys(given: Any) -> KeyArray:
+    """The int64 keys that ``given`` are, in its order; shape ``(n,)``.
+
+    Integers are keys themselves: an array, a list, a pandas or Arrow column, an array on the
+    servers, which is read (one message). Strings, and tuples of strings and integers, become 64-bit
+    hashes. ``TypeError`` for anything else, ``ValueError`` for what is not one list.
+    """
+    if isinstance(given, Handle):
+        given = np.asarray(given)
+    if isinstance(given, str | bytes | int):
+        raise TypeError(f"keys must be a list or an array, got {given!r}; write [{given!r}]")
+    first = _first(given)
+    try:
+        if isinstance(first, str):
+            return hash_texts(given)
+        if isinstance(first, tuple):
+            return hash_tuples(given)
+        return check_keys(given)
+    except TypeError as error:
+        raise TypeError(_wrong_kind(given) or str(error)) from None
+
+
+def length_of_range(keys: Any) -> int:
+    """The n of ``range(n)``; ``TypeError`` for anything else, ``ValueError`` for an empty one."""
+    if not isinstance(keys, range) or (keys.start, keys.step) != (0, 1):
+        raise TypeError(f"ps.keys takes range(n), for keys 0 to n - 1, or nothing, got {keys!r}")
+    if not keys:
+        raise ValueError("ps.keys(range(0)) would have no keys; leave the range out for any keys")
+    return len(keys)
+
+
+_KINDS_OF_KEYS = {"an integer": int | np.integer, "a string": str, "a tuple": tuple}
+
+
+def _wrong_kind(given: Any) -> str:
+    """What is said of a list with keys of several kinds, or of none that keys have."""
+    if isinstance(given, np.ndarray):
+        given = given.tolist() if given.dtype == object and given.ndim == 1 else None
+    if not isinstance(given, list | tuple):
+        return ""
+    kinds = list(map(_kind_of_key, given))
+    wrong = next(
+        (k for k, kind in enumerate(kinds) if kind != kinds[0] or kind not in _KINDS_OF_KEYS), None
+    )
+    if wrong is None:
+        return ""
+    beside = f", and keys[0] is {given[0]!r}, {kinds[0]}" if wrong else ""
+    return (
+        f"keys[{wrong}] is {given[wrong]!r}, {kinds[wrong]}{beside}; keys are integers, strings, "
+        "or tuples of these, all of one kind: write for instance [str(key) for key in keys]"
+    )
+
+
+def _kind_of_key(key: Any) -> str:
+    found = (name for name, kinds in _KINDS_OF_KEYS.items() if isinstance(key, kinds))
+    return next(found, f"a {type(key).__name__}")
+
+
+def _first(given: Any) -> Any:
+    """The first key of a list of any objects; None of an array of numbers."""
+    if isinstance(given, np.ndarray) and given.dtype.kind != "O":
+        return given.item(0) if given.dtype.kind == "U" and given.size else None
+    return next(iter(given), None) if hasattr(given, "__iter__") else None
 
 
 _KINDS: Mapping[str, type[Kind]] = {ROWS: RowsOf, EACH: PerKey, NUMBER: Number, KEYS: Keys}
@@ -125,43 +198,80 @@ def _as(dtype: np.dtype[Any], value: Any, name: str, plugin: str) -> npt.NDArray
     return found.astype(dtype)
 
 
-class Home(Protocol):
-    """A keyed space."""
+class Space(Protocol):
+    """A keyed space, as its arrays know it."""
 
     session: Session
     remote: KeySpace
-
-
-class Rows(Protocol):
-    """An array of a keyed space."""
-
-    space: Any
     number: int
-    type: ValueType
+    arrays: weakref.WeakValueDictionary[int, Any]
+
+    def __len__(self) -> int: ...
+
+    def array(self, row: Row, fill: Fill, dtype: Any) -> Any:
+        """Another array of the space."""
+
+    def frozen(self, *arrays: Any) -> list[DistArray]:
+        """Arrays as they are at one moment, as plain ones."""
+
+    def assign(self, array: Any, values: Any) -> None:
+        """Let ``array`` have ``values`` for all keys."""
 
 
-def call_on_rows(
-    space: Home,
-    function: RowFunction | Plugin,
-    batch: KeyBatch,
-    view: KeyView | None,
-    combine: str,
-    wire: str | None,
-    args: tuple[Any, ...],
-    named: Mapping[str, Any],
-) -> Any:
-    """As ``KeyedSpace.apply``, of keys that may have a ``view``."""
-    if combine not in SCATTERS:
-        raise ValueError(f"combine must be one of {', '.join(SCATTERS)}, got {combine!r}")
-    kind = chosen_wire(wire)
-    call = _call(space, function, batch, args, named)
-    given = [batch.combined(rows, combine) for rows in call.given]
-    with measured(space.session.counters):
-        returned, _ = space.remote.run(
-            call.program, call.arrays, batch, given, call.scalars, view=view, wire=kind
+@dataclass(frozen=True)
+class ChosenKeys:
+    """Keys of a space, on whose rows row programs run; servers may know them by a ``view``."""
+
+    space: Space
+    batch: KeyBatch
+    view: KeyView | None = None
+
+    @classmethod
+    def of(cls, space: Space, keys: Any) -> ChosenKeys:
+        """``keys`` as users have them."""
+        return cls(space, KeyBatch.of(as_keys(keys)))
+
+    def run(
+        self,
+        program: RowProgram,
+        arrays: Sequence[int] = (),
+        given: Sequence[npt.NDArray[Any]] = (),
+        scalars: Sequence[Scalar] = (),
+        *,
+        combine: str = "add",
+        find: bool = False,
+        wire: str = "",
+    ) -> tuple[list[npt.NDArray[Any]], npt.NDArray[np.bool_] | None]:
+        """As ``KeySpace.run``: one message to each holder; all rows are of the different keys.
+
+        ``given``: with a row for each key, of which those of a key that repeats are joined.
+        """
+        joined = [self.batch.combined(rows, combine) for rows in given]
+        with measured(self.space.session.counters):
+            return self.space.remote.run(
+                program, arrays, self.batch, joined, scalars,
+                find=find, view=self.view, wire=wire,
+            )  # fmt: skip
+
+    def apply(
+        self,
+        function: RowFunction | Plugin,
+        args: tuple[Any, ...],
+        named: Mapping[str, Any],
+        *,
+        combine: str,
+        wire: str | None,
+    ) -> Any:
+        """As ``KeyedSpace.apply``."""
+        if combine not in SCATTERS:
+            raise ValueError(f"combine must be one of {', '.join(SCATTERS)}, got {combine!r}")
+        kind = chosen_wire(wire)
+        call = _call(self.space, function, self.batch, args, named)
+        returned, _ = self.run(
+            call.program, call.arrays, call.given, call.scalars, combine=combine, wire=kind
         )
-    found = tuple(batch.expanded(rows) for rows in returned)
-    return found if call.several else found[0] if found else None
+        found = tuple(self.batch.expanded(rows) for rows in returned)
+        return found if call.several else found[0] if found else None
 
 
 @dataclass(frozen=True)
@@ -176,7 +286,7 @@ class _Call:
 
 
 def _call(
-    space: Home,
+    space: Space,
     function: RowFunction | Plugin,
     batch: KeyBatch,
     args: tuple[Any, ...],
@@ -202,16 +312,15 @@ def _call(
     return _Call(own.program, numbers, [*own.given.values()], own.scalars, own.several)
 
 
-def _kinds(space: Home, arguments: Mapping[str, Any], batch: KeyBatch) -> dict[str, Kind]:
+def _kinds(space: Space, arguments: Mapping[str, Any], batch: KeyBatch) -> dict[str, Kind]:
     return {name: _kind(space, name, value, batch) for name, value in arguments.items()}
 
 
-def _kind(space: Home, name: str, value: Any, batch: KeyBatch) -> Kind:
+def _kind(space: Space, name: str, value: Any, batch: KeyBatch) -> Kind:
     if hasattr(value, "space") and hasattr(value, "number"):
-        rows: Rows = value
-        if rows.space != space:
+        if value.space != space:
             raise ValueError(f"{name} is an array of another keyed space: keys have no slots there")
-        return RowsOf(rows.type.dtype, rows.type.row)
+        return RowsOf(value.type.dtype, value.type.row)
     shape = np.shape(value)
     if not shape or (len(shape) == 2 and shape[0] != batch.count):
         return number_kind(name, value)

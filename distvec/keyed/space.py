@@ -19,8 +19,8 @@ from distvec.array.elementwise import zeros_like
 from distvec.diagnostics.profile import measured
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Buffer
-from distvec.keyed.array import KeyedArray, as_keys, key_count
-from distvec.keyed.row_call import call_on_rows
+from distvec.keyed.array import KeyedArray, key_count
+from distvec.keyed.row_call import ChosenKeys, as_keys
 from distvec.keyed.snapshot import Layout, freeze, stored
 from distvec.rows.api import Plugin, RowFunction
 from ps_backend.client import KeyBatch, KeySpace, SpaceState, StoredArray
@@ -207,11 +207,10 @@ class KeyedSpace:
 
     def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
         """Whether each of ``keys`` is there, shape ``(n,)``. One message to each holder."""
-        batch = KeyBatch.of(as_keys(keys))
-        with measured(self.session.counters):
-            _, found = self.remote.run(_FOUND, (), batch, find=True)
+        chosen = ChosenKeys.of(self, keys)
+        _, found = chosen.run(_FOUND, find=True)
         assert found is not None
-        return np.asarray(batch.expanded(found), np.bool_)
+        return np.asarray(chosen.batch.expanded(found), np.bool_)
 
     def __contains__(self, key: Any) -> bool:
         return bool(self.contains([key])[0])
@@ -284,9 +283,8 @@ class KeyedSpace:
         "replace" for the last one. ``wire``: how rows of floats travel that are given and returned,
         as of ``KeyedArray.push``; "int8" is of those with columns. Raises ``OutOfBudget`` as that.
         """
-        return call_on_rows(
-            self, function, KeyBatch.of(as_keys(keys)), None, combine, wire, args, named
-        )
+        chosen = ChosenKeys.of(self, keys)
+        return chosen.apply(function, args, named, combine=combine, wire=wire)
 
     # --- eviction ---------------------------------------------------------------------------------
 

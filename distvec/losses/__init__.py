@@ -4,7 +4,6 @@ process. Which rows there are, and where the parameters live, is the business of
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from distvec.losses.check import check_loss
 from distvec.losses.classification import Hinge, Logistic, ModifiedHuber, Softmax, SquaredHinge
 from distvec.losses.cox import Cox
 from distvec.losses.factorization import FactorizationMachine
@@ -26,6 +25,7 @@ from distvec.losses.rows import Rows
 from distvec.losses.user_losses import block_loss, row_loss
 
 if TYPE_CHECKING:
+    from distvec.losses.check import check_loss
     from distvec.objectives.local import Objective
     from distvec.objectives.model import Model
 
@@ -64,7 +64,11 @@ __all__ = [
 
 
 # Spark's tasks import losses, and have no use for optimizers.
-_OF_DRIVERS = {"Model": "distvec.objectives.model", "Objective": "distvec.objectives.local"}
+_OF_DRIVERS = {
+    "Model": "distvec.objectives.model",
+    "Objective": "distvec.objectives.local",
+    "check_loss": "distvec.losses.check",
+}
 
 
 def __getattr__(name: str) -> Any:

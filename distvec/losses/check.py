@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,60 +11,35 @@ import numpy.typing as npt
 from distvec.losses.loss import RowFunction, evaluate_by_blocks
 from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Floats, Rows
+from optim.objectives.derivatives import Derivative, GradientCheck
 
 _ROWS = 200
 _STEP = float(np.finfo(np.float64).eps) ** (1.0 / 3.0)
 
 
 @dataclass(frozen=True)
-class RowDerivative:
-    """A derivative by the margin, as the loss gives it and by differences; ``name`` says which."""
+class RowDerivative(Derivative):
+    """A derivative by the margin of a row, a slope or a curvature, computed twice."""
 
-    name: str
     margin: float
     label: float
-    given: float
-    by_differences: float
-    allowed: float
+    columns: ClassVar[str] = (
+        f"{'':12}{'margin':>14}{'label':>14}{'given':>16}{'by differences':>16}"
+    )
 
     @property
-    def error(self) -> float:
-        """Their difference; inf where one is not a number."""
-        error = abs(self.given - self.by_differences)
-        return error if math.isfinite(error) else math.inf
+    def name(self) -> str:
+        """``"slope"`` or ``"curvature"``."""
+        return self.direction
 
     @property
-    def ok(self) -> bool:
-        """Whether they agree."""
-        return self.error <= self.allowed
-
-
-@dataclass(frozen=True)
-class LossCheck:
-    """What ``check_loss`` found; true if all derivatives agree; prints as a table."""
-
-    derivatives: tuple[RowDerivative, ...]
-
-    def __bool__(self) -> bool:
-        return all(one.ok for one in self.derivatives)
-
-    @property
-    def worst(self) -> RowDerivative:
-        """The derivative with the largest error, as a multiple of what is allowed."""
-        return max(self.derivatives, key=lambda one: one.error / max(one.allowed, 1e-300))
+    def given(self) -> float:
+        """As the loss gives it."""
+        return self.by_gradient
 
     def __str__(self) -> str:
-        wrong = [one for one in self.derivatives if not one.ok]
-        heading = f"{len(wrong)} of {len(self.derivatives)} derivatives differ"
-        if not wrong:
-            return heading
-        columns = f"{'':12}{'margin':>14}{'label':>14}{'given':>16}{'by differences':>16}"
-        rows = (
-            f"{one.name:12}{one.margin:14.6g}{one.label:14.6g}{one.given:16.8g}"
-            f"{one.by_differences:16.8g}"
-            for one in wrong
-        )
-        return "\n".join((heading, columns, *rows))
+        numbers = f"{self.given:16.8g}{self.by_differences:16.8g}"
+        return f"{self.name:12}{self.margin:14.6g}{self.label:14.6g}{numbers}"
 
 
 def check_loss(
@@ -74,7 +49,7 @@ def check_loss(
     *,
     rtol: float = 1e-5,
     seed: int = 0,
-) -> LossCheck:
+) -> GradientCheck:
     """Compare slopes (and curvatures, where there are any) with central differences of values (and
     slopes): at ``margins`` and ``labels``, or at 200 random ones of its kind.
 
@@ -103,7 +78,7 @@ def check_loss(
     found = _derivatives("slope", loss, m, y, rtol)
     if loss.has_products:
         found += _derivatives("curvature", loss, m, y, rtol)
-    return LossCheck(tuple(found))
+    return GradientCheck(tuple(found))
 
 
 def _derivatives(
@@ -117,7 +92,7 @@ def _derivatives(
     given = _columns(loss, margins, labels)[1] if place == 0 else _curvatures(loss, margins, labels)
     rounding = 8.0 * float(np.finfo(np.float64).eps) * (np.abs(above) + np.abs(below)) / steps
     allowed = rounding + rtol * np.maximum(np.maximum(np.abs(given), np.abs(differences)), 1e-3)
-    rows = zip(margins, labels, given, differences, allowed, strict=True)
+    rows = zip(given, differences, allowed, margins, labels, strict=True)
     return [RowDerivative(name, *map(float, row)) for row in rows]
 
 

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import update_wrapper
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from distvec.array.random import uniform_at
@@ -19,7 +18,7 @@ from distvec.rows.lowering import Traced, add_rows, max_rows, min_rows, replace_
 from distvec.rows.tracer import Keys, Kind, Number, PerKey, RowsOf
 
 if TYPE_CHECKING:
-    from distvec.rows import optimizers
+    from distvec.rows.optimizers import RowOptimizer
 
 _NAME = re.compile(r"\w+(\.\w+)+", re.ASCII)
 
@@ -119,10 +118,11 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 OPTIMIZERS = (
+    "of",
     *("sgd", "momentum", "adagrad", "rowwise_adagrad", "adam"),
     *("ftrl", "group_ftrl", "rmsprop", "adadelta"),
 )
-"""The functions of ``distvec.rows.optimizers``."""
+"""Made by ``distvec.rows.optimizers``."""
 
 
 class Rows:
@@ -151,17 +151,24 @@ class Rows:
     plugin = staticmethod(plugin)
 
     if TYPE_CHECKING:
-        sgd, momentum = staticmethod(optimizers.sgd), staticmethod(optimizers.momentum)
-        adagrad, adam = staticmethod(optimizers.adagrad), staticmethod(optimizers.adam)
-        rowwise_adagrad = staticmethod(optimizers.rowwise_adagrad)
-        ftrl, group_ftrl = staticmethod(optimizers.ftrl), staticmethod(optimizers.group_ftrl)
-        rmsprop, adadelta = staticmethod(optimizers.rmsprop), staticmethod(optimizers.adadelta)
+        of: Callable[..., RowOptimizer]
+        sgd: Callable[..., RowOptimizer]
+        momentum: Callable[..., RowOptimizer]
+        adagrad: Callable[..., RowOptimizer]
+        rowwise_adagrad: Callable[..., RowOptimizer]
+        adam: Callable[..., RowOptimizer]
+        ftrl: Callable[..., RowOptimizer]
+        group_ftrl: Callable[..., RowOptimizer]
+        rmsprop: Callable[..., RowOptimizer]
+        adadelta: Callable[..., RowOptimizer]
     else:
 
         def __getattr__(self, name: str) -> Any:
             """An optimizer: imported when it is asked for, as ``optim`` imports SciPy's."""
             if name in OPTIMIZERS:
-                return getattr(import_module("distvec.rows.optimizers"), name)
+                from distvec.rows import optimizers
+
+                return optimizers.of if name == "of" else optimizers.named(name)
             raise AttributeError(f"dv.rows has no {name!r}, but {', '.join(dir(self))}")
 
     def __dir__(self) -> list[str]:

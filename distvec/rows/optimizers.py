@@ -4,9 +4,11 @@ name, as in ``dv.rows.adagrad(0.05)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,16 +16,23 @@ import numpy as np
 from distvec.array.core.shapes import reshape
 from distvec.graph.node import topological
 from distvec.rows.lowering import Traced, trace
-from distvec.rows.tracer import Kind, Number, PerKey, RowsOf, Tracer
+from distvec.rows.tracer import (
+    GRADIENT,
+    STEP_SIZE,
+    STEPS,
+    WEIGHTS,
+    Kind,
+    Number,
+    PerKey,
+    RowsOf,
+    Tracer,
+)
 from optim import SGD, AdaDelta, AdaGrad, Adam, Box, RMSProp
 from optim.core.checkpoints.encode import Decoder, Encoder
 from optim.stochastic.adaptive import decay
 from optim.stochastic.base import StochasticSolver
 from optim.stochastic.ftrl import FTRL, GroupFTRL, RowwiseAdaGrad
-from optim.stochastic.schedules import Schedule
 from ps_backend.program.types import FLOATS, Row
-
-WEIGHTS, GRADIENT, STEP_SIZE, STEPS = "weights", "gradient", "step_size", "steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,131 +194,90 @@ def _weak(k: Tracer) -> Any:
     return k
 
 
-StepSize = float | Schedule
+_BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
-def sgd(
-    step_size: StepSize = 0.1, *, bound: float | None = None, weight_decay: float = 0.0
+def of(
+    solver: StochasticSolver, *, bound: float | None = None, weight_decay: float = 0.0
 ) -> RowOptimizer:
-    """``w - step_size * gradient``: no state. Formula: ``optim.SGD``."""
-    return RowOptimizer(SGD(step_size=step_size), bound, weight_decay)
+    """The steps of ``solver``, as ``dv.rows.of(optim.FTRL(step_size=0.1, l1=1.0))``.
 
-
-def momentum(
-    step_size: StepSize = 0.1,
-    momentum: float = 0.9,
-    *,
-    nesterov: bool = False,
-    bound: float | None = None,
-    weight_decay: float = 0.0,
-) -> RowOptimizer:
-    """SGD with a velocity for each element. Formula: ``optim.SGD``."""
-    solver = SGD(step_size=step_size, momentum=momentum, nesterov=nesterov)
-    return RowOptimizer(solver, bound, weight_decay)
-
-
-def adagrad(
-    step_size: StepSize = 0.1,
-    *,
-    l1: float = 0.0,
-    l2: float = 0.0,
-    epsilon: float = 1e-10,
-    accumulator: float = 0.0,
-    bound: float | None = None,
-    weight_decay: float = 0.0,
-) -> RowOptimizer:
-    """A step size for each element, by its squared gradients. Formula: ``optim.AdaGrad``."""
-    solver = AdaGrad(step_size=step_size, l1=l1, l2=l2, epsilon=epsilon, accumulator=accumulator)
-    return RowOptimizer(solver, bound, weight_decay)
-
-
-def rowwise_adagrad(
-    step_size: StepSize = 0.1,
-    *,
-    epsilon: float = 1e-10,
-    accumulator: float = 0.0,
-    bound: float | None = None,
-    weight_decay: float = 0.0,
-) -> RowOptimizer:
-    """One step size for each row, by the mean of its squared gradients: one number of state.
-
-    Formula and sources: ``optim.stochastic.ftrl.RowwiseAdaGrad``.
+    ``bound`` and ``weight_decay`` as ``RowOptimizer`` says.
     """
-    solver = RowwiseAdaGrad(step_size=step_size, epsilon=epsilon, accumulator=accumulator)
     return RowOptimizer(solver, bound, weight_decay)
 
 
-def adam(
-    step_size: StepSize = 1e-3,
-    *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-8,
-    bound: float | None = None,
-    weight_decay: float = 0.0,
-) -> RowOptimizer:
-    """Adam; its bias is undone by how many steps the row has had. Formula: ``optim.Adam``.
-
-    So a row does not depend on what else was in its batches. With ``weight_decay``: AdamW.
-    """
-    solver = Adam(step_size=step_size, beta1=beta1, beta2=beta2, epsilon=epsilon)
-    return RowOptimizer(solver, bound, weight_decay)
-
-
-def ftrl(
-    step_size: float = 0.1,
-    *,
-    beta: float = 1.0,
-    l1: float = 0.0,
-    l2: float = 0.0,
-    bound: float | None = None,
-) -> RowOptimizer:
-    """Follow the regularised leader: exactly 0 below ``l1``. Formula: ``optim.FTRL``."""
-    return RowOptimizer(FTRL(step_size=step_size, beta=beta, l1=l1, l2=l2), bound)
-
-
-def group_ftrl(
-    step_size: float = 0.1,
-    *,
-    beta: float = 1.0,
-    l1: float = 0.0,
-    l2: float = 0.0,
-    l21: float = 0.0,
-    bound: float | None = None,
-) -> RowOptimizer:
-    """FTRL whose rows are exactly 0 as a whole below ``l21 * sqrt(k)``.
-
-    Formula and source: ``optim.stochastic.ftrl.GroupFTRL``.
-    """
-    return RowOptimizer(GroupFTRL(step_size=step_size, beta=beta, l1=l1, l2=l2, l21=l21), bound)
+_NAMED: Mapping[str, tuple[type[StochasticSolver], tuple[str, ...], str]] = MappingProxyType(
+    {
+        "sgd": (SGD, (), "``w - step_size * gradient``: no state."),
+        "momentum": (SGD, ("momentum", "nesterov"), "SGD with a velocity for each element."),
+        "adagrad": (
+            AdaGrad,
+            ("l1", "l2", "epsilon", "accumulator"),
+            "A step size for each element, by its squared gradients.",
+        ),
+        "rowwise_adagrad": (
+            RowwiseAdaGrad,
+            ("epsilon", "accumulator"),
+            "One step size for each row, by the mean of its squared gradients: one number kept.",
+        ),
+        "adam": (
+            Adam,
+            ("beta1", "beta2", "epsilon"),
+            "Adam, its bias undone by the row's own number of steps; with ``weight_decay`` AdamW.",
+        ),
+        "ftrl": (
+            FTRL,
+            ("beta", "l1", "l2"),
+            "Follow the regularised leader: exactly 0 below ``l1``.",
+        ),
+        "group_ftrl": (
+            GroupFTRL,
+            ("beta", "l1", "l2", "l21"),
+            "FTRL whose rows are exactly 0 as a whole below ``l21 * sqrt(k)``.",
+        ),
+        "rmsprop": (
+            RMSProp,
+            ("decay", "momentum", "centered", "epsilon"),
+            "By the running mean of squared gradients.",
+        ),
+        "adadelta": (AdaDelta, ("decay", "epsilon"), "Steps in the units of the weights."),
+    }
+)
+"""By name: the solver, those of its parameters that are one's beside ``step_size``, and a line."""
 
 
-def rmsprop(
-    step_size: StepSize = 0.01,
-    *,
-    decay: float = 0.99,
-    momentum: float = 0.0,
-    centered: bool = False,
-    epsilon: float = 1e-8,
-    bound: float | None = None,
-    weight_decay: float = 0.0,
-) -> RowOptimizer:
-    """By the running mean of squared gradients. Formula: ``optim.RMSProp``."""
-    solver = RMSProp(
-        step_size=step_size, decay=decay, momentum=momentum, centered=centered, epsilon=epsilon
+def named(name: str) -> Callable[..., RowOptimizer]:
+    """The function ``dv.rows.<name>``, with the defaults of its solver."""
+    solver, parameters, about = _NAMED[name]
+    defaults = {one.name: one.default for one in fields(solver)}
+    kinds: dict[str, Any] = {one: defaults[one] for one in ("step_size", *parameters)}
+    extra = {"momentum": 0.9} if name == "momentum" else {}
+    kinds |= extra
+    kinds["bound"] = None
+    if not issubclass(solver, FTRL):  # whose weights decay by ``l2``
+        kinds["weight_decay"] = 0.0
+    signature = inspect.Signature(
+        [
+            inspect.Parameter(
+                one,
+                _BY_PLACE if one in ("step_size", name) else inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+            )
+            for one, default in kinds.items()
+        ],
+        return_annotation=RowOptimizer,
     )
-    return RowOptimizer(solver, bound, weight_decay)
 
+    def make(*args: Any, **keywords: Any) -> RowOptimizer:
+        try:
+            given = signature.bind(*args, **keywords).arguments
+        except TypeError as error:
+            raise TypeError(f"dv.rows.{name}{signature}: {error}") from None
+        own = {one: given.pop(one) for one in ("bound", "weight_decay") if one in given}
+        return of(solver(**(extra | given)), **own)
 
-def adadelta(
-    step_size: StepSize = 1.0,
-    *,
-    decay: float = 0.9,
-    epsilon: float = 1e-6,
-    bound: float | None = None,
-    weight_decay: float = 0.0,
-) -> RowOptimizer:
-    """Steps in the units of the weights. Formula: ``optim.AdaDelta``."""
-    return RowOptimizer(
-        AdaDelta(step_size=step_size, decay=decay, epsilon=epsilon), bound, weight_decay
-    )
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"{about} Formula: ``{solver.__module__}.{solver.__name__}``."
+    make.__signature__ = signature  # type: ignore[attr-defined]
+    return make

@@ -72,6 +72,9 @@ class Keys:
 
 Kind = RowsOf | PerKey | Number | Keys
 
+WEIGHTS, GRADIENT, STEP_SIZE, STEPS = "weights", "gradient", "step_size", "steps"
+"""Arguments of a step of a row optimizer, beside its states."""
+
 
 def _shape(dtype: str, row: Row) -> str:
     return f"{dtype} {row}" if row else dtype

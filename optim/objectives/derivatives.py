@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -117,6 +117,13 @@ class Derivative:
     by_gradient: float
     by_differences: float
     allowed: float
+    columns: ClassVar[str] = (
+        f"{'direction':16}{'by gradient':>16}{'by differences':>16}{'allowed error':>16}"
+    )
+
+    def __str__(self) -> str:
+        numbers = f"{self.by_gradient:16.8g}{self.by_differences:16.8g}{self.allowed:16.2g}"
+        return f"{self.direction:16}{numbers}"
 
     @property
     def error(self) -> float:
@@ -132,9 +139,9 @@ class Derivative:
 
 @dataclass(frozen=True)
 class GradientCheck:
-    """What `check_gradient` found; true if all derivatives agree; prints as a table."""
+    """What a check found; true if all derivatives agree; prints as a table."""
 
-    derivatives: tuple[Derivative, ...]
+    derivatives: Sequence[Derivative]
 
     def __bool__(self) -> bool:
         return all(derivative.ok for derivative in self.derivatives)
@@ -149,12 +156,7 @@ class GradientCheck:
         heading = f"{len(wrong)} of {len(self.derivatives)} derivatives differ"
         if not wrong:
             return f"{heading}; the largest error is {self.worst.error:.3g}, {self.worst.direction}"
-        columns = f"{'direction':16}{'by gradient':>16}{'by differences':>16}{'allowed error':>16}"
-        rows = (
-            f"{one.direction:16}{one.by_gradient:16.8g}{one.by_differences:16.8g}{one.allowed:16.2g}"
-            for one in wrong
-        )
-        return "\n".join((heading, columns, *rows))
+        return "\n".join((heading, wrong[0].columns, *map(str, wrong)))
 
 
 def check_gradient(

@@ -8,8 +8,7 @@ from tests.architecture.imports import circles, import_graph, imported, modules
 
 SPARED = (
     "cryptography",
-    "distvec.keyed.training",  # optim, and so scipy.optimize
-    "distvec.rows.optimizers",
+    "distvec.rows.optimizers",  # optim, and so scipy.optimize
     "fsspec",
     "graphviz",
     "hypothesis",

@@ -20,8 +20,8 @@ from pyspark import Accumulator, TaskContext
 
 from distvec.array.core.handle import is_broadcastable
 from distvec.array.indexing.pull_push import as_given, as_indices
-from distvec.keyed.array import KeyedArray, as_keys
-from distvec.keyed.row_call import call_on_rows
+from distvec.keyed.array import KeyedArray
+from distvec.keyed.row_call import ChosenKeys
 from distvec.rows.api import Plugin, RowFunction
 from distvec.spark.task_session import Report, Reports, SessionTicket, join
 from ps_backend.client import Client, Key, KeyBatch, KeySpace, KeyView
@@ -232,14 +232,16 @@ class KeyedContributor:
                 "when it ends, and such a function may fail then; write it as @dv.rows, or call "
                 "space.apply(...) in the task, which runs it at once"
             )
-        batch = KeyBatch.of(as_keys(keys))
-        call_on_rows(self._staged.space, function, batch, None, combine, wire, args, named)
+        chosen = ChosenKeys.of(self._staged.space, keys)
+        chosen.apply(function, args, named, combine=combine, wire=wire)
 
     @cached_property
     def _staged(self) -> KeyedArray:
         """The array, of which row programs are staged."""
         self._sender.check_in_task()
-        return self._array.over(cast(KeySpace, _Staging(self._array, self._sender, self._slot)))
+        return self._array.with_remote(
+            cast(KeySpace, _Staging(self._array, self._sender, self._slot))
+        )
 
 
 class _Staging:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import distvec as dv
 from distvec.rows.optimizers import GRADIENT, STEPS, WEIGHTS, RowOptimizer
-from optim import InverseTime
+from optim import SGD, InverseTime
 from tests.distvec.rows.reference import run
 
 KEYS = 5
@@ -191,3 +191,11 @@ def test_an_optimizer_is_a_value() -> None:
     one = dv.rows.adagrad(0.1)
     assert one.traced((4,), "float32") is dv.rows.adagrad(0.1).traced((4,), "float32")
     assert "row program of AdaGrad" in one.explain((4,))
+
+
+def test_an_optimizer_by_name_is_short_for_one_of_a_solver():
+    assert dv.rows.momentum(0.2, bound=1.0) == dv.rows.of(
+        SGD(step_size=0.2, momentum=0.9), bound=1.0
+    )
+    with pytest.raises(TypeError, match=r"dv\.rows\.ftrl\(step_size=0\.1, .*unexpected keyword"):
+        dv.rows.ftrl(weight_decay=0.1)

@@ -15,7 +15,7 @@ def test_strict_names_the_line(ps: dv.Session) -> None:
     x = ps.array([1.0, 2.0])
     s = x.sum()
     with ps.strict():
-        with pytest.raises(RuntimeError, match=r"float\(\) at .*test_evaluation.py:\d+"):
+        with pytest.raises(RuntimeError, match=r"float\(\) at .*test_evaluator.py:\d+"):
             float(s)
         with pytest.raises(RuntimeError, match=r"bool\(\)"):
             bool(s > 0)
