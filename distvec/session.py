@@ -112,7 +112,7 @@ class Session(SessionBase):
         own = values.table if isinstance(values, ByColumns) else values
         check_session(self, own, "array")
         is_split = isinstance(values, ByColumns)
-        copy: DistArray = redistributed(own) if is_split else own.like(on_servers(own))
+        copy: DistArray = redistributed(own) if is_split else on_servers(own)
         return copy.astype(values.dtype if dtype is None else dtype)
 
     def space(self, n: int, *, split: str = "rows") -> RowSplit:

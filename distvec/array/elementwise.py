@@ -19,7 +19,7 @@ from distvec.array import reductions
 from distvec.array.by_columns import ByColumns
 from distvec.array.core.keywords import stored_in, target_of
 from distvec.array.core.operators import Arithmetic, elementwise
-from distvec.array.core.shapes import filled
+from distvec.array.core.shapes import full
 from distvec.array.indexing.setitem import set_item
 from distvec.array.reductions import as_array
 from ps_backend.program import ops
@@ -117,7 +117,7 @@ def full_like(x: A, fill_value: Any, dtype: Any = None) -> A:
     """``fill_value`` in the shape (and dtype, unless given) of ``x``."""
     array_among("full_like", (x,))
     kind = x.dtype if dtype is None else dtype
-    return x.like(filled(x.session.graph, x.shape, fill_value, kind))
+    return full(x, x.shape, fill_value, kind)
 
 
 def zeros_like(x: A, dtype: Any = None) -> A:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from distvec.array.core.builder import host_array
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import array_among, zeros_like
@@ -26,7 +27,7 @@ def polyval(p: Any, x: Any) -> Any:
     """
     if not isinstance(x, Arithmetic):
         like = array_among("polyval", (p, x))
-        x = like.like(like.session.graph.client_value(np.asarray(x), np.asarray(x).dtype))
+        x = host_array(like, x)
     result = zeros_like(x)
     coefficients: Any = p if isinstance(p, Arithmetic) else np.asarray(p)
     for coefficient in coefficients:

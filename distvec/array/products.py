@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distvec.array.by_columns import ByColumns
+from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.handle import Handle, check_session
 from distvec.array.core.keywords import target_of
-from distvec.array.core.operators import Arithmetic, Deferred, elementwise, operand_node
+from distvec.array.core.operators import Arithmetic, Deferred, as_operand, elementwise
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.indexing.pull_push import as_indices
 from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
 from distvec.graph import build
-from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type, client_type, summed
@@ -132,12 +132,11 @@ def as_array(like: Arithmetic, operand: Any, name: str) -> Any:
     if isinstance(operand, Arithmetic):
         check_session(like.session, operand, name)
         return operand
-    graph = like.session.graph
     travels = like.ndim == 2 or name in ("outer", "einsum")
     if isinstance(operand, list | tuple) and travels:
         operand = np.asarray(operand)
     if isinstance(operand, np.ndarray) and operand.ndim and travels:
-        return like.like(graph.client_value(operand, check_dtype(operand.dtype)))
+        return host_array(like, operand)
     if name == "matmul" and isinstance(operand, int | float | np.generic):
         raise ValueError("@ needs vectors or tables; multiply by a scalar with *")
     if name == "matmul" and not hasattr(operand, "__array_ufunc__"):
@@ -145,8 +144,7 @@ def as_array(like: Arithmetic, operand: Any, name: str) -> Any:
             f"@ needs two arrays on the servers, got {type(operand).__name__}; "
             f"put it there with session.array(...)"
         )
-    node = operand_node(like, name, operand)
-    return like.like(node if isinstance(node, Node) else graph.constant(node, np.result_type(node)))
+    return as_operand(like, operand, name)
 
 
 def _product(x: A, y: A, name: str) -> A:
@@ -156,19 +154,16 @@ def _product(x: A, y: A, name: str) -> A:
         raise ValueError(f"{name}: shapes {x.shape} and {y.shape} not aligned")
     if x.ndim == y.ndim == 1 and not (x.node.on_client and y.node.on_client):
         return inner(x, y, _result(x, y))
-    dtype = _result(x, y)
-    with x.session.holders.lock:
-        graph = x.session.graph
-        first, second = (build.cast(graph, one.node, dtype) for one in (x, y))
-        return x.like(_matrix_product(graph, first, second))
+    return express(x, _matrix_product, x, y, _result(x, y))
 
 
 def _result(x: Arithmetic, y: Arithmetic) -> np.dtype[Any]:
     return x.dtype if x.dtype == y.dtype else np.result_type(x.dtype, y.dtype)
 
 
-def _matrix_product(graph: Graph, x: Node, y: Node) -> Node:
-    """Of two nodes of one dtype, one of rank 2 at least."""
+def _matrix_product(graph: Graph, x: Node, y: Node, dtype: np.dtype[Any]) -> Node:
+    """Of two nodes, one of rank 2 at least, in ``dtype``."""
+    x, y = build.cast(graph, x, dtype), build.cast(graph, y, dtype)
     shape = x.type.shape[:-1] + y.type.shape[1:]
     if 0 in shape:
         return graph.client_value(np.empty(shape, x.dtype), x.dtype)
@@ -201,10 +196,12 @@ def inner(x: A, y: A, result: np.dtype[Any]) -> A:
     if x.node.on_client or y.node.on_client:
         product = elementwise(x, "multiply", x.astype(wide), y.astype(wide))
         return along(product, "sum", None, result)
-    with x.session.holders.lock:
-        graph = x.session.graph
-        first, second = build.cast(graph, x.node, wide), build.cast(graph, y.node, wide)
-        return x.like(build.cast(graph, graph.inner(first, second), result))
+    return express(x, _inner, x, y, wide, result)
+
+
+def _inner(graph: Graph, x: Node, y: Node, wide: np.dtype[Any], result: np.dtype[Any]) -> Node:
+    product = graph.inner(build.cast(graph, x, wide), build.cast(graph, y, wide))
+    return build.cast(graph, product, result)
 
 
 def vecdot(x: A, y: A, *, axis: int = -1) -> A:
@@ -228,11 +225,8 @@ def vecdot(x: A, y: A, *, axis: int = -1) -> A:
 def _row_products(x: A, y: A) -> A:
     dtype = _result(x, y)
     wide = summed(dtype.name)
-    with x.session.holders.lock:
-        graph = x.session.graph
-        rows = [build.cast(graph, one.node, wide) for one in (x, y)]
-        products = graph.make("row_dot", tuple(rows), array_type(x.space, wide))
-        return x.like(build.cast(graph, products, dtype))
+    products = make(x, "row_dot", (x.astype(wide), y.astype(wide)), array_type(x.space, wide))
+    return products.astype(dtype)
 
 
 def vector_norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> A:

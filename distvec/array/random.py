@@ -14,6 +14,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.array import DistArray
 from distvec.array.collectives.search import looked_up
+from distvec.array.core.builder import make
 from distvec.array.core.handle import SessionBase, check_not_slice
 from distvec.array.core.keywords import stored_in
 from distvec.array.core.operators import Arithmetic
@@ -303,10 +304,8 @@ class Random:
 
     def _places(self, count: int, length: int, key: int) -> DistArray:
         """The first ``count`` indices of a permutation of ``length``."""
-        graph, type = self._session.graph, type_of((count,), np.dtype(np.int64))
-        names = (graph.constant(key, type.dtype), graph.constant(length, type.dtype))
-        node = graph.make("permuted", (*names, graph.make("iota", (), type)), type)
-        return DistArray(self._session, node)
+        index = self._index((count,))
+        return make(index, "permuted", (np.int64(key), np.int64(length), index), index.type)
 
     def _given(self, size: Any, *parameters: Any) -> list[Any]:
         """The shape, and the parameters of a distribution as they stand beside what is drawn."""
@@ -331,11 +330,8 @@ class Random:
         return self._unit(shape, key) if shape else reshape(self._unit((1,), key), ())
 
     def _unit(self, shape: tuple[int, ...], key: int) -> Any:
-        graph = self._session.graph
         index = self._index(shape)
-        arguments = (graph.constant(key, index.dtype), index.node)
-        node = graph.make("uniform", arguments, type_of(shape, np.dtype(np.float64)))
-        return DistArray(self._session, node)
+        return make(index, "uniform", (np.int64(key), index), type_of(shape, np.dtype(np.float64)))
 
     def _index(self, shape: tuple[int, ...]) -> DistArray:
         """The number of each element: of a table, these are counted, not the rows."""
@@ -443,10 +439,8 @@ def uniform_at(counters: Any, seed: int = 0) -> Any:
     if counters.dtype.kind not in "iu":
         raise TypeError(f"counters must be integers, got {counters.dtype}")
     index = counters.astype(np.int64)
-    graph, type = index.session.graph, index.node.type.of(np.dtype(np.float64))
-    with index.session.holders.lock:
-        name = graph.constant(key_of(seed, 6), index.dtype)
-        return index.like(graph.make("uniform", (name, index.node), type))
+    key = np.int64(key_of(seed, 6))
+    return make(index, "uniform", (key, index), index.node.type.of(np.dtype(np.float64)))
 
 
 def key_of(seed: Any, stream: int) -> int:

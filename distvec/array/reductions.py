@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from distvec.array.core.builder import express
 from distvec.array.core.handle import check_cast
 from distvec.array.core.keywords import (
     NOT_GIVEN,
@@ -26,7 +27,7 @@ from distvec.array.core.keywords import (
     where_mask,
 )
 from distvec.array.core.operators import Arithmetic, elementwise
-from distvec.array.core.shapes import reshape
+from distvec.array.core.shapes import full, reshape
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
@@ -82,12 +83,14 @@ def along(x: A, op: str, axis: int | None, dtype: np.dtype[Any]) -> A:
     """
     if x.selects:
         return cast(A, x.reduced(op, None if x.ndim == 1 else axis, dtype))
-    graph = x.session.graph
-    with x.session.holders.lock:
-        return x.like(build.cast(graph, _along(graph, x.node, op, axis, dtype), dtype))
+    return express(x, _along, x, op, axis, dtype)
 
 
 def _along(graph: Graph, node: Node, op: str, axis: int | None, dtype: np.dtype[Any]) -> Node:
+    return build.cast(graph, _accumulated(graph, node, op, axis), dtype)
+
+
+def _accumulated(graph: Graph, node: Node, op: str, axis: int | None) -> Node:
     row = REDUCERS[op]
     wide = row.accumulators(node.dtype.name)[-1]
     if node.is_scalar:
@@ -110,8 +113,7 @@ def kept(x: A, result: A, axis: int | None, keepdims: bool) -> A:
     shape = tuple(1 if axis in (None, k) else n for k, n in enumerate(x.shape))
     if not result.node.on_client:
         return reshape(result, shape)
-    with x.session.holders.lock:
-        return x.like(build.reshape(x.session.graph, result.node, shape))
+    return express(x, build.reshape, result, shape)
 
 
 def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
@@ -126,7 +128,7 @@ def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
     if isinstance(over, tuple):
         return x.astype(result)
     if reducer.locates and x.ndim == 0:
-        return x.like(x.session.graph.constant(0, result))
+        return full(x, (), 0, result)
     if reducer.identity is None and not x.selects and 0 in _extents(x, over):
         raise ValueError(reducer.refusal)
     return kept(x, along(x, op, over, result), over, keepdims)

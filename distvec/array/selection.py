@@ -11,9 +11,10 @@ import numpy.typing as npt
 from distvec.array import reductions
 from distvec.array.array import DistArray
 from distvec.array.core import conversion
+from distvec.array.core.builder import make
 from distvec.array.core.handle import Handle, SessionBase, check_order
 from distvec.array.core.operators import elementwise
-from distvec.array.core.shapes import reshape
+from distvec.array.core.shapes import full, reshape
 from distvec.array.indexing import compress, pull_push
 from distvec.graph import build
 from distvec.graph.node import Node
@@ -218,7 +219,7 @@ class Selection(DistArray):
 
     def filled(self, value: Any) -> DistArray:
         """An array as long as the mask, with ``value`` where it is false."""
-        constant = self.like(self.session.graph.constant(value, self.dtype))
+        constant = full(self, (), value, self.dtype)
         return elementwise(self.values, "where", self._condition, self.values, constant)
 
     @property
@@ -250,7 +251,7 @@ class Selection(DistArray):
         result = reduce(filled, axis=axis).astype(dtype)
         if reducer.locates:  # the first of equals, so no place that was filled comes before it
             places = array_type(self._mask.node.type.space, np.int64)
-            index = self.like(self.session.graph.make("iota", (), places))
+            index = make(self, "iota", (), places)
             result = (self.mask & (index < result)).sum()
         with self.session.holders.lock:
             args = (result.node, self.count.node)

@@ -16,7 +16,7 @@ import numpy as np
 
 from distvec.array.core.handle import SessionBase, check_order
 from distvec.array.core.operators import elementwise
-from distvec.array.core.shapes import broadcast_to, filled, length_of, reshape, shape_of
+from distvec.array.core.shapes import broadcast_to, full, length_of, reshape, shape_of
 from distvec.array.elementwise import array_among
 from distvec.array.manipulation.join import index_of
 from distvec.graph.build import check_dtype
@@ -126,7 +126,7 @@ def making_functions() -> dict[Any, Callable[..., Any]]:
 
 def _full(like: Any, shape: Any, fill_value: Any, dtype: Any, order: Any) -> Any:
     check_order(order)
-    return like.like(filled(like.session.graph, shape, fill_value, dtype))
+    return full(like, shape, fill_value, dtype)
 
 
 def _arange(

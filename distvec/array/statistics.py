@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distvec.array import reductions
-from distvec.array.core.keywords import NOT_GIVEN, beside, is_given, stored
-from distvec.array.core.operators import Arithmetic, elementwise, raise_if_any
+from distvec.array.core.builder import express, host_array, make
+from distvec.array.core.keywords import NOT_GIVEN, is_given, stored
+from distvec.array.core.operators import Arithmetic, as_operand, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
 from distvec.array.elementwise import apply, full_like
 from distvec.array.reductions import as_array
@@ -136,7 +137,7 @@ def average(
 
 def weights_beside(x: A, axis: Any, given: Any, name: str = "average") -> A:
     """Weights in a shape that can stand beside ``x``; errors as NumPy's."""
-    weights = beside(x, given, f"{name}: weights")
+    weights = as_operand(x, given, f"{name}: weights")
     if weights.shape == x.shape:
         return weights
     if axis is None:
@@ -341,9 +342,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
 
 def _diagonal(c: Any) -> Any:
     is_diagonal = np.eye(len(c), dtype=np.bool_)
-    with c.session.holders.lock:
-        chosen = c.like(c.session.graph.client_value(is_diagonal, is_diagonal.dtype))
-    return reductions.sum(apply("where", chosen, c, 0.0), 1)
+    return reductions.sum(apply("where", host_array(c, is_diagonal), c, 0.0), 1)
 
 
 def _variables(x: Any, rowvar: bool) -> Any:
@@ -413,14 +412,11 @@ def _blocks(away: list[Any]) -> Any:
     parts = (first @ transpose(first), across, transpose(across), second @ transpose(second))
     sizes = [len(x) if x.ndim == 2 else 1 for x in away]
     extents = [(row, column) for row in sizes for column in sizes]
-    session = across.session
-    with session.holders.lock:
-        graph, type = session.graph, client_type(_FLOAT, (sum(sizes), sum(sizes)))
-        blocks = [
-            build.reshape(graph, part.node, extent)
-            for part, extent in zip(parts, extents, strict=True)
-        ]
-        return across.like(build.on_client(graph, "client.block", blocks, type))
+    blocks = [
+        express(part, build.reshape, part, extent)
+        for part, extent in zip(parts, extents, strict=True)
+    ]
+    return make(across, "client.block", blocks, client_type(_FLOAT, (sum(sizes), sum(sizes))))
 
 
 STATISTICS = ("var", "std", "ptp", "average")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from distvec.array.core.builder import host_array, make
 from distvec.array.core.handle import Handle, check_not_slice
 from distvec.array.core.keywords import stored
 from distvec.array.core.operators import Arithmetic, elementwise, raise_if_any
@@ -16,7 +17,6 @@ from distvec.array.elementwise import apply, array_among, where, zeros_like
 from distvec.array.indexing.getitem import get_item
 from distvec.array.indexing.setitem import set_item
 from distvec.array.manipulation.join import column_stack, index_of
-from distvec.graph import build
 from ps_backend.program.types import array_type
 
 
@@ -38,7 +38,7 @@ def flatnonzero(x: Any) -> Any:
     if x.node.on_client:
         is_table = x.ndim == 2 and x.size  # without columns it stays with the client
         x = x.session.array(x if is_table else reshape(x, (x.size,)))
-    places = x.like(x.session.graph.make("iota", (), x.type.of(np.dtype(np.int64))))
+    places = make(x, "iota", (), x.type.of(np.dtype(np.int64)))
     return get_item(places, _truth(x))
 
 
@@ -49,7 +49,7 @@ def argwhere(a: Any) -> Any:
     """
     if a.ndim == 0:
         found = flatnonzero(reshape(a, (1,)))
-        return a.like(a.session.graph.client_value(np.empty((len(found), 0), np.int64), np.int64))
+        return host_array(a, np.empty((len(found), 0), np.int64))
     return column_stack(nonzero(a))
 
 
@@ -266,11 +266,8 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     if over == 0:
         pairs = zip(_columns(arr, places.shape[1]), _columns(places), strict=True)
         return column_stack([get_item(column, at) for column, at in pairs])
-    with arr.session.holders.lock:
-        graph = arr.session.graph
-        args = arr.node, build.cast(graph, places.node, _INT)
-        type = array_type(arr.node.type.space, arr.dtype, places.shape[1:])
-        return arr.like(graph.make("row_take", args, type))
+    type = array_type(arr.space, arr.dtype, places.shape[1:])
+    return make(arr, "row_take", (arr, places.astype(_INT)), type)
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
@@ -294,10 +291,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
 
 
 def _put_in_rows(arr: Any, places: Any, given: Any) -> Any:
-    with arr.session.holders.lock:
-        graph = arr.session.graph
-        args = arr.node, build.cast(graph, places.node, _INT), given.node
-        return arr.like(graph.make("row_put", args, arr.node.type))
+    return make(arr, "row_put", (arr, places.astype(_INT), given), arr.type)
 
 
 def _aligned(arr: Any, indices: Any, axis: int | None) -> tuple[Any, Any, int]:

@@ -43,7 +43,7 @@ class Names:
                     f"publish({name}=...): a rank-0 array is a scalar that the client keeps; "
                     f"publish({name}=ps.array([{name}])) makes it one on the servers"
                 )
-            held = array.like(on_servers(array)) if array.node.on_client else array.copy()
+            held = on_servers(array)
             arrays[name] = held
         stored = {}
         for name, held in arrays.items():

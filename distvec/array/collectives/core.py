@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from distvec.array import reductions
+from distvec.array.core.builder import express, node_of
 from distvec.array.core.handle import SessionBase, check_session, is_broadcastable
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, on_servers, reshape
 from distvec.graph import build, view_nodes
-from distvec.graph.node import Node
 from ps_backend.program.collectives import COUNT, SCATTER, TABLE, WAYS
 from ps_backend.program.types import ArrayType, NodeType, client_type
 
@@ -47,19 +47,11 @@ def collective(
     phases = 1 if len(holders) == 1 else TABLE[kind].phases
     with like.session.holders.lock:
         graph = like.session.graph
-        held = [_operand(like, operand) for operand in operands]
-        args = [*(array.node for array in made), *held]
+        args = [node_of(graph, operand) for operand in (*made, *operands)]
         return [
             like.like(view_nodes.movement(graph, kind, number, args, type, phases, params))
             for number, type in enumerate(types)
         ]
-
-
-def _operand(like: Arithmetic, operand: Any) -> Node:
-    if isinstance(operand, Arithmetic):
-        return operand.node
-    values = np.asarray(operand)
-    return like.session.graph.client_value(values, values.dtype)
 
 
 def extremes(x: Any, what: str) -> tuple[Any, Any]:
@@ -147,7 +139,7 @@ def _values(x: Arithmetic, indices: Any, values: Any, shape: tuple[int, ...]) ->
     if not isinstance(values, Arithmetic):
         values = x.session.array(np.broadcast_to(values, shape))
     elif values.node.on_client:
-        values = x.like(on_servers(broadcast_to(values, shape)))
+        values = on_servers(broadcast_to(values, shape))
     check_session(x.session, values, "values")
     if values.shape != shape and not (row and values.shape == (*shape[:1], 1)):
         values = broadcast_to(values, shape)
@@ -160,12 +152,7 @@ def _of_all(x: Arithmetic, values: Any, shape: tuple[int, ...]) -> Any:
         return values.reshape(shape)
     if values.shape != shape:
         values = reshape(values, shape)
-    return values if values.node.on_client else _collected(x, values)
-
-
-def _collected(x: Arithmetic, values: Any) -> Any:
-    with x.session.holders.lock:
-        return x.like(build.collect(x.session.graph, values.node))
+    return values if values.node.on_client else express(x, build.collect, values)
 
 
 MOST_KEPT = 1 << 14

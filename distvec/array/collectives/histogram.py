@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from distvec.array.collectives.core import as_vector, bincount, collective, extremes, session_of
 from distvec.array.collectives.search import searchsorted
+from distvec.array.core.builder import host_array
 from distvec.array.core.handle import check_session
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import MOST_RANK, reshape
@@ -57,7 +58,7 @@ def histogram(
     (counts,) = collective(HISTOGRAM, arrays, operands, [made])
     if weight is not None:
         counts = counts.astype(weight.dtype)
-    edges = counts.like(session.graph.client_value(found.edges, found.edges.dtype))
+    edges = host_array(counts, found.edges)
     if density:
         widths = np.diff(found.edges).astype(np.float64)
         counts = elementwise(counts, "divide", counts, widths) / counts.sum()
@@ -71,7 +72,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     if values.dtype == np.bool_:
         values = values.astype(np.uint8)
     edges = _bins(values, bins, range, weighted=weights is not None).edges
-    return values.like(session.graph.client_value(edges, edges.dtype))
+    return host_array(values, edges)
 
 
 def _bins(x: Arithmetic, bins: Any, range: Any, *, weighted: bool) -> Bins:
@@ -243,7 +244,7 @@ def histogramdd(
             widths = np.diff(limits).reshape(-1, *(1,) * (len(edges) - 1 - axis))
             found = found / widths
         found = found / counts.sum()
-    return found, [_kept(columns[0], one) for one in edges]
+    return found, [host_array(columns[0], one) for one in edges]
 
 
 def histogram2d(
@@ -288,10 +289,6 @@ def _edges_of(column: Any, bins: Any, limits: Any) -> Any:
         _, (edges,) = np.histogramdd(np.empty((0, 1)), [bins], [limits])
         return edges
     return histogram_bin_edges(column, bins, limits).numpy()
-
-
-def _kept(like: Any, edges: Any) -> Any:
-    return like.like(like.session.graph.client_value(edges, edges.dtype))
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:

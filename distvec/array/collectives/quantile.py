@@ -19,6 +19,7 @@ import numpy as np
 
 from distvec.array.collectives.core import collective
 from distvec.array.collectives.sort import sort
+from distvec.array.core.builder import host_array, make
 from distvec.array.core.keywords import NOT_GIVEN, is_given, stored
 from distvec.array.core.operators import raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape
@@ -28,7 +29,6 @@ from distvec.array.reductions import as_array, as_axes, axis_of, kept, sum
 from distvec.array.statistics import weights_beside
 from distvec.array.take_put import take_along_axis
 from distvec.array.transposed import transpose
-from distvec.graph.build import on_client
 from distvec.graph.host_eval import statistic
 from ps_backend.program.collectives import ORDER_STATISTICS
 from ps_backend.program.types import client_type
@@ -372,9 +372,7 @@ def _by_numpy(x: Any, name: str, keywords: dict[str, Any]) -> Any:
     given = tuple(keywords.items())
     with np.errstate(all="ignore"):
         shown = statistic(np.ones(x.shape, x.dtype), name, *given)
-    with x.session.holders.lock:
-        graph = x.session.graph
-        if not x.size:
-            return x.like(graph.client_value(shown, shown.dtype))
-        type = client_type(shown.dtype, shown.shape)
-        return x.like(on_client(graph, "client.statistic", (x.node,), type, (name, *given)))
+    if not x.size:
+        return host_array(x, shown)
+    type = client_type(shown.dtype, shown.shape)
+    return make(x, "client.statistic", (x,), type, (name, *given))

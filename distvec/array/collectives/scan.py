@@ -27,6 +27,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.by_columns import ByColumns
 from distvec.array.collectives.core import collective
+from distvec.array.core.builder import host_array, make
 from distvec.array.core.handle import check_session
 from distvec.array.core.keywords import (
     NOT_GIVEN,
@@ -38,13 +39,13 @@ from distvec.array.core.keywords import (
     target_of,
     where_mask,
 )
-from distvec.array.core.operators import Arithmetic, elementwise, operand_node
-from distvec.array.core.shapes import filled, reshape
+from distvec.array.core.operators import Arithmetic, as_operand, elementwise
+from distvec.array.core.shapes import full, reshape
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import concatenate
 from distvec.array.reductions import axis_of
 from distvec.graph import build
-from distvec.graph.build import check_dtype, on_client
+from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
 from distvec.graph.node import Graph, Node
 from ps_backend.program import collectives, ops
@@ -131,7 +132,7 @@ def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -
     first = int(name == "multiply")
     start: Any = np.full(extents, first, found.dtype)
     if axis and not found.node.on_client:
-        start = x.like(filled(x.session.graph, extents, first, found.dtype))
+        start = full(x, extents, first, found.dtype)
     joined: A = concatenate([start, found], axis=axis)
     return joined
 
@@ -168,19 +169,15 @@ def _running(x: A, scan: Scan, axis: Any, dtype: Any) -> A:
     """Running results of ``x``, of rank 1 or 2, in ``dtype`` or the one that NumPy's have."""
     over = normalize_axis_index(operator.index(axis), x.ndim)
     kind = dtype_of(scan, x.dtype, dtype)
-    x = x.made()
-    with x.session.holders.lock:
-        graph, node = x.session.graph, cast_to(scan, x.node, kind, x)
-        if node.on_client:
-            type = client_type(kind, node.type.shape)
-            given = scan.name, over, kind.name
-            return x.like(on_client(graph, "client.accumulate", (node,), type, given))
-        if over:
-            wide = node.type.of(scan.result(node.dtype))
-            return x.like(build.cast(graph, graph.make(scan.along_rows, (node,), wide), kind))
-        source = x.like(node)
-    found: A
-    (found,) = collective(scan.kind, [source], [], [node.type.of(kind)])
+    source = _cast_to(scan, x.made(), kind)
+    type = source.node.type
+    if source.node.on_client:
+        params = scan.name, over, kind.name
+        return make(x, "client.accumulate", (source,), client_type(kind, x.shape), params)
+    if over:
+        found = make(x, scan.along_rows, (source,), type.of(scan.result(source.dtype)))
+        return found.astype(kind)
+    (found,) = collective(scan.kind, [source], [], [type.of(kind)])
     return found
 
 
@@ -195,11 +192,9 @@ def scan_of(ufunc: np.ufunc, method: str) -> Scan:
     return scan
 
 
-def cast_to(scan: Scan, node: Node, kind: np.dtype[Any], like: Arithmetic) -> Node:
+def _cast_to(scan: Scan, x: A, kind: np.dtype[Any]) -> A:
     """What is to be joined in ``kind``: cast to it first, where that changes values."""
-    if scan.truth or np.can_cast(node.dtype, kind, "safe"):
-        return node
-    return build.cast(like.session.graph, node, kind)
+    return x.copy() if scan.truth or np.can_cast(x.dtype, kind, "safe") else x.astype(kind)
 
 
 def dtype_of(scan: Scan, given: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
@@ -252,7 +247,7 @@ def _last(ufunc: np.ufunc, x: Any, axis: int, dtype: Any) -> Any:
     if not x.shape[axis]:
         rest = x.shape[:axis] + x.shape[axis + 1 :]
         empty = ufunc.reduce(np.empty(0, x.dtype), dtype=dtype)
-        return x.like(filled(x.session.graph, rest, empty, empty.dtype))
+        return full(x, rest, empty, empty.dtype)
     running = accumulate(ufunc, x, axis, dtype)
     return get_item(running, (slice(None),) * axis + (-1,))
 
@@ -278,13 +273,10 @@ def reduceat(
     starts = _checked(ufunc, indices, array.shape[over])
     kind = dtype_of(scan, array.dtype, dtype)
     shape = tuple(len(starts) if k == over else one for k, one in enumerate(array.shape))
-    with array.session.holders.lock:
-        graph, node = array.session.graph, cast_to(scan, array.node, kind, array)
-        if node.on_client:
-            given = scan.name, tuple(starts.tolist()), over, kind.name
-            type = client_type(kind, shape)
-            return array.like(on_client(graph, "client.reduceat", (node,), type, given))
-        source = array.like(node)
+    source = _cast_to(scan, array, kind)
+    if source.node.on_client:
+        params = scan.name, tuple(starts.tolist()), over, kind.name
+        return make(array, "client.reduceat", (source,), client_type(kind, shape), params)
     if over:
         raise NotImplementedError(
             f"numpy.{scan.name}.reduceat along axis 1 of a table is not available on the servers; "
@@ -296,7 +288,7 @@ def reduceat(
             f"elements; give fewer indices at once"
         )
     if not len(starts):
-        return array.like(graph.client_value(np.empty(shape, kind), kind))
+        return host_array(array, np.empty(shape, kind))
     (found,) = collective(scan.between, [source], [starts], [client_type(kind, shape)])
     return found
 
@@ -351,7 +343,7 @@ def linear_recurrence(a: Any, b: Any, initial: Any = 0.0) -> Any:
     like = max((one for one in made if isinstance(one, Arithmetic)), key=lambda one: one.ndim)
     graph = like.session.graph
     with like.session.holders.lock:
-        factor, term, start = (_node(like, one) for one in made)
+        factor, term, start = (as_operand(like, one, "linear_recurrence").node for one in made)
         space, shape = build.common_shape([factor, term])
         if space is None:
             type = client_type(_FLOAT, shape)
@@ -398,12 +390,3 @@ def _check(a: Row, b: Row, initial: Row) -> None:
             f"linear_recurrence: initial is a number, or of shape {shape[1:]}: one for each "
             f"column; got {initial}"
         )
-
-
-def _node(like: Arithmetic, operand: Any) -> Node:
-    """An operand as a node; what is NumPy's and small travels along."""
-    given = np.asarray(operand) if isinstance(operand, list | tuple) else operand
-    node = operand_node(like, "linear_recurrence", given)
-    if isinstance(node, Node):
-        return node
-    return like.session.graph.constant(node, np.result_type(given))

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array.collectives.core import as_vector, collective, session_of
+from distvec.array.core.builder import make
 from distvec.array.core.handle import check_session
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
@@ -22,7 +23,6 @@ from distvec.array.reductions import any as any_of
 from distvec.array.reductions import argmax
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
-from distvec.graph.node import Node
 from ps_backend.program.collectives import SEARCH
 from ps_backend.program.types import array_type
 
@@ -82,13 +82,9 @@ def looked_up(
     """The row op ``op`` of the elements of ``x`` and what travels along; of shape and ``dtype``."""
     if x.ndim == 0:
         return reshape(looked_up(reshape(x, (1,)), op, dtype, tables, params), ())
-    session = x.session
     if x.node.on_client:
-        x = session.array(x)
-    with session.holders.lock:
-        held: list[Node] = [session.graph.client_value(one, one.dtype) for one in tables]
-        type = array_type(x.space, dtype, x.node.type.row)
-        return x.like(session.graph.make(op, (x.node, *held), type, tuple(params)))
+        x = x.session.array(x)
+    return make(x, op, (x, *tables), x.type.of(dtype), tuple(params))
 
 
 def _found_on_servers(table: Any, values: Any, side: str) -> Any:

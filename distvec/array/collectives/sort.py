@@ -15,15 +15,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.collectives.core import collective
+from distvec.array.core.builder import make
 from distvec.array.core.handle import check_not_slice
 from distvec.array.core.operators import Arithmetic
-from distvec.array.core.shapes import filled, reshape
+from distvec.array.core.shapes import full, reshape
 from distvec.array.elementwise import array_among
 from distvec.array.indexing.getitem import get_item
-from distvec.graph.build import on_client
 from ps_backend.program.collectives import ORDER, SORT, STARTS, VALUES
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.types import array_type, client_type
+from ps_backend.program.types import array_type
 
 _INDEX, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 _NAMES = {VALUES: "sort", ORDER: "argsort"}
@@ -117,7 +117,7 @@ def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[A
         return tuple(get_item(one, first) for one in found)
     if not count:
         shape = (0, *x.shape[1:])
-        return tuple(_empty(x, shape, dtype) for dtype in (x.dtype, _INDEX))
+        return tuple(full(x, shape, 0, dtype) for dtype in (x.dtype, _INDEX))
     values, order, _ = moved(x, count, largest, True)
     return (get_item(x, order) if x.dtype.kind == "f" and x.ndim == 1 else values), order
 
@@ -152,15 +152,12 @@ def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
     dtype = x.dtype if number == VALUES else _INDEX
     if _moves(x, over):
         if not len(x):
-            return _empty(x, x.shape, dtype)
+            return full(x, x.shape, 0, dtype)
         return moved(x, len(x), descending, number == ORDER)[number]
-    graph, node, name = x.session.graph, x.node, _NAMES[number]
-    with x.session.holders.lock:
-        if node.on_client:
-            type = client_type(dtype, node.type.shape)
-            return x.like(on_client(graph, "client.sort", (node,), type, (name, over, descending)))
-        made = node.type.of(dtype)
-        return x.like(graph.make(f"row_{name}", (node,), made, (int(descending), 1)))
+    name, type = _NAMES[number], x.node.type.of(dtype)
+    if type.on_client:
+        return make(x, "client.sort", (x,), type, (name, over, descending))
+    return make(x, f"row_{name}", (x,), type, (int(descending), 1))
 
 
 def moved(x: Any, length: int, descending: bool, equal_zeros: bool) -> list[Any]:
@@ -181,11 +178,6 @@ def _moves(x: Any, axis: int) -> bool:
 
 def _axis(x: Any, axis: Any) -> int:
     return normalize_axis_index(operator.index(axis), x.ndim)
-
-
-def _empty(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    with x.session.holders.lock:
-        return x.like(filled(x.session.graph, shape, 0, dtype))
 
 
 def _checked_count(k: Any, length: int) -> int:

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distvec.array.core.handle import check_cast, check_not_slice
-from distvec.array.core.operators import Arithmetic, elementwise, operand_node
+from distvec.array.core.operators import Arithmetic, as_operand, elementwise
 from distvec.array.core.shapes import broadcast_to
-from distvec.graph.node import Node
 from ps_backend.program import ops
 from ps_backend.program.reducers import Reducer
 
@@ -40,23 +39,12 @@ def is_everywhere(where: Any) -> bool:
 
 def where_mask(x: A, where: Any, name: str) -> A:
     """``where=`` of ``name`` as booleans in the shape of ``x``; errors as NumPy's."""
-    mask = beside(x, where, f"{name}: where=")
+    mask = as_operand(x, where, f"{name}: where=")
     if mask.dtype != _BOOL:
         raise TypeError(
             f"{name}: where= must be boolean, got {mask.dtype}; compare first, as in mask != 0"
         )
     return mask if mask.shape == x.shape else broadcast_to(mask, x.shape)
-
-
-def beside(x: A, operand: Any, name: str) -> A:
-    """``operand`` as an array; one of the client's, if it is small enough to stand beside ``x``."""
-    if isinstance(operand, type(x)):
-        return operand
-    given = np.asarray(operand) if isinstance(operand, list | tuple) else operand
-    node = operand_node(x, name, given)
-    if not isinstance(node, Node):
-        node = x.session.graph.constant(node, np.result_type(given))
-    return x.like(node)
 
 
 def selected(x: A, row: Reducer, where: Any, initial: Any) -> A:

@@ -108,6 +108,18 @@ def operand_node(like: Handle, name: str, operand: Any) -> Node | int | float:
     raise TypeError(f"{name}: unsupported operand of type {type(operand).__name__}")
 
 
+def as_operand(x: H, operand: Any, name: str) -> H:
+    """``operand`` as an array; one of the client's, if it is small enough to stand beside ``x``."""
+    if isinstance(operand, Arithmetic):
+        check_session(x.session, operand, name)
+        return operand  # type: ignore[return-value]
+    given = np.asarray(operand) if isinstance(operand, list | tuple) else operand
+    node = operand_node(x, name, given)
+    if not isinstance(node, Node):
+        node = x.session.graph.constant(node, np.result_type(given))
+    return x.like(node)
+
+
 def _travels(like: Handle, operand: np.ndarray) -> bool:
     """Whether an operand beside ``like`` goes along with the program: a row of a table."""
     if like.ndim < 2 and not like.node.on_client:

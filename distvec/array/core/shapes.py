@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from distvec.array.core.builder import express
 from distvec.array.core.handle import Handle, check_order, check_session
 from distvec.diagnostics.profile import measured
 from distvec.graph import build
@@ -69,15 +70,19 @@ def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
     return session.graph.leaf(buffer)
 
 
-def on_servers(x: Handle) -> Node:
-    """The node of ``x``; where the client keeps a small array, one of a copy on the servers; lazy.
+def on_servers(x: H) -> H:
+    """``x``; where the client keeps a small array, a copy on the servers; lazy.
 
     It travels with the program that needs it.
     """
-    with x.session.holders.lock:
-        if not x.ndim or not x.node.on_client:
-            return x.node
-        return build.put_on_servers(x.session.graph, x.node, DenseSpace(x.shape[0]))
+    if not x.ndim or not x.node.on_client:
+        return x.copy()
+    return express(x, build.put_on_servers, x, DenseSpace(x.shape[0]))
+
+
+def full(like: H, shape: Any, fill_value: Any, dtype: Any = None) -> H:
+    """``fill_value`` everywhere, in ``dtype`` or its own, in the session of ``like``; lazy."""
+    return like.like(filled(like.session.graph, shape, fill_value, dtype))
 
 
 def filled(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None) -> Node:
@@ -110,9 +115,7 @@ def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
         return x.copy()
     if math.prod(wanted) != x.size:
         raise ValueError(f"cannot reshape array of size {x.size} into shape {wanted}")
-    graph, _ = x.session.graph, x.node
-    with x.session.holders.lock:
-        return x.like(_reshaped(graph, x.node, wanted))
+    return express(x, _reshaped, x, wanted)
 
 
 def wanted_shape(x: Handle, shape: Any) -> tuple[int, ...]:
@@ -178,9 +181,7 @@ def broadcast_to(x: H, /, shape: Any) -> H:
         raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {wanted}")
     same_rows = not x.node.on_client and x.ndim == len(wanted) and x.shape[0] == wanted[0]
     space = x.space if same_rows else DenseSpace(wanted[0])
-    with x.session.holders.lock:
-        type = array_type(space, x.dtype, wanted[1:])
-        return x.like(build.broadcast_to(x.session.graph, x.node, type))
+    return express(x, build.broadcast_to, x, array_type(space, x.dtype, wanted[1:]))
 
 
 def broadcast_arrays(*arrays: H) -> list[H]:
@@ -208,7 +209,7 @@ def _like(
     check_order(order)
     kind = x.dtype if dtype is None else dtype
     extents = x.shape if shape is None else shape
-    return x.like(filled(x.session.graph, extents, fill_value, kind))
+    return full(x, extents, fill_value, kind)
 
 
 def numpy_functions() -> dict[Any, Callable[..., Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from distvec.array.core.builder import express
 from distvec.array.core.handle import SessionBase
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import filled
@@ -59,11 +60,7 @@ def put_where(x: Arithmetic, mask: Arithmetic, values: Arithmetic) -> Any:
         )
     if not space.length:
         return x.copy()
-    with session.holders.lock:
-        type = array_type(space, values.dtype, values.node.type.row)
-        node = session.graph.make(view_nodes.VIEW, (values.node,), type, (0, 1))
-        cut = values.like(node)
-    (given,) = session.compute(cut)
+    (given,) = session.compute(express(values, view_nodes.view, values, space, 0, 1))
     target = session.new_buffer(_type(old))
     with measured(session.counters):
         session.client.expand(

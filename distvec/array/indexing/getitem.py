@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from distvec.array.core.builder import express, make
 from distvec.array.core.handle import Handle, check_session
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape
@@ -29,7 +30,7 @@ from distvec.array.indexing.parse_key import (
     positions,
 )
 from distvec.graph import view_nodes
-from distvec.graph.build import collect, on_client
+from distvec.graph.build import collect
 from distvec.graph.host_eval import item_shape
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
@@ -43,9 +44,7 @@ FEW = 4096
 def on_the_client(x: A, key: tuple[Any, ...]) -> A:
     """``x[key]`` of what the client keeps; slices, integers and integer arrays."""
     names = tuple([encoded(one) for one in key])
-    with x.session.holders.lock:
-        type = client_type(x.dtype, item_shape(x.shape, names))
-        return x.like(on_client(x.session.graph, "client.item", (x.node,), type, names))
+    return make(x, "client.item", (x,), client_type(x.dtype, item_shape(x.shape, names)), names)
 
 
 def plain(part: Part) -> Any:
@@ -78,11 +77,7 @@ def rows_at(x: A, indices: npt.NDArray[np.int64]) -> A:
     if len(indices) > FEW:
         result: A = gathered(x, x.session.array(indices))
         return result
-    graph = x.session.graph
-    with x.session.holders.lock:
-        wanted = graph.client_value(indices, np.dtype(np.int64))
-        type = client_type(x.dtype, (len(indices), *x.node.type.row))
-        return x.like(graph.make("take", (x.node, wanted), type))
+    return make(x, "take", (x, indices), client_type(x.dtype, (len(indices), *x.shape[1:])))
 
 
 def row_at(x: A, index: int) -> A:
@@ -99,8 +94,7 @@ def gathered(x: A, indices: A) -> A:
     wide = indices.astype(np.int64).made()
     if not len(x) and len(wide):
         raise IndexError(f"{len(wide)} indices are out of bounds for axis 0 with size 0")
-    with x.session.holders.lock:
-        return x.like(view_nodes.gather(x.session.graph, x.node, wide.node))
+    return express(x, view_nodes.gather, x, wide)
 
 
 def places_of_pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
@@ -117,35 +111,24 @@ def _of_axis(x: Arithmetic, indices: Any, shape: tuple[int, ...], axis: int) -> 
     """Indices of an axis of ``x`` in a vector on the servers, counted from 0."""
     there = x.session.array(indices).astype(np.int64)
     flat = x.session.array(reshape(broadcast_to(there, shape), (prod(shape),))).made()
-    with x.session.holders.lock:
-        made = x.session.graph.make("along_axis", (flat.node,), flat.type, (axis, x.shape[axis]))
-        return flat.like(made)
+    return make(flat, "along_axis", (flat,), flat.type, (axis, x.shape[axis]))
 
 
 def slice_rows(x: A, part: Slice) -> A:
     """Rows ``part`` of the array; a view."""
     if part.is_all(len(x)):
         return x.copy()
-    with x.session.holders.lock:
-        space = DenseSpace(part.length)
-        return x.like(view_nodes.view(x.session.graph, x.node, space, part.start, part.step))
+    return express(x, view_nodes.view, x, DenseSpace(part.length), part.start, part.step)
 
 
 def spread(values: A, part: Slice, like: Arithmetic) -> A:
     """An array as long as ``like`` that has ``values`` at rows ``part``, elsewhere anything."""
-    with values.session.holders.lock:
-        space = like.node.type.space
-        return values.like(
-            view_nodes.spread(values.session.graph, values.node, space, part.start, part.step)
-        )
+    return express(values, view_nodes.spread, values, like.space, part.start, part.step)
 
 
 def inside(x: Arithmetic, part: Slice) -> Any:
     """Of each row of ``x`` whether it is among ``part``, which is not all of them."""
-    graph = x.session.graph
-    with x.session.holders.lock:
-        type = array_type(x.node.type.space, np.dtype(np.int64))
-        index = x.like(graph.make("iota", (), type))
+    index = make(x, "iota", (), array_type(x.space, np.dtype(np.int64)))
     step = abs(part.step)
     low, high = sorted((part.start, part.end - part.step))
     within = None
@@ -174,18 +157,12 @@ def slice_columns(x: A, part: Slice) -> A:
 
 
 def _of_rows(x: A, op: str, params: tuple[Any, ...], row: tuple[int, ...]) -> A:
-    with x.session.holders.lock:
-        type = array_type(x.node.type.space, x.dtype, row)
-        return x.like(x.session.graph.make(op, (x.node,), type, params))
+    return make(x, op, (x,), array_type(x.space, x.dtype, row), params)
 
 
 def columns_at(x: A, indices: npt.NDArray[np.int64]) -> A:
     """The columns of a table that ``indices`` name, all in range."""
-    graph = x.session.graph
-    with x.session.holders.lock:
-        wanted = graph.client_value(indices, np.dtype(np.int64))
-        type = array_type(x.node.type.space, x.dtype, (len(indices),))
-        return x.like(graph.make("take_columns", (x.node, wanted), type))
+    return make(x, "take_columns", (x, indices), array_type(x.space, x.dtype, (len(indices),)))
 
 
 def known_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]:
@@ -195,8 +172,7 @@ def known_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]
 
 def known(array: Any) -> npt.NDArray[Any]:
     """The values of indices or of a mask, read by the client."""
-    with array.session.holders.lock:
-        array = array.like(collect(array.session.graph, array.node))
+    array = express(array, collect, array)
     array.session.evaluate_implicitly(array, "an index array")
     return np.asarray(array.node.value)
 

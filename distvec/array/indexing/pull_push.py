@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from distvec.array.core.builder import host_array
 from distvec.array.core.conversion import buffer_of, numpy, persist
 from distvec.array.core.handle import Handle, check_not_slice, is_broadcastable
 from distvec.array.core.operators import elementwise
@@ -98,8 +99,7 @@ def _add_on_client(x: H, where: npt.NDArray[np.int64] | None, given: npt.NDArray
             changed += given
         else:
             np.add.at(changed, where, given)
-        with x.session.holders.lock:
-            return x.become(x.session.graph.client_value(changed, x.dtype))
+        return x.become(host_array(x, changed).node)
 
 
 def as_given(values: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.handle import Handle, check_not_slice, check_session
 from distvec.array.core.operators import Arithmetic, elementwise
-from distvec.array.core.shapes import broadcast_to, filled, reshape
+from distvec.array.core.shapes import broadcast_to, full, reshape
 from distvec.array.indexing import compress, getitem
 from distvec.array.indexing.getitem import is_one_truth, names_all, parts_of
 from distvec.array.indexing.parse_key import At, Mask, NewAxis, Part, Slice, Take, positions
 from distvec.graph import build
-from distvec.graph.build import broadcast_to as stretched
-from distvec.graph.build import collect, on_client
+from distvec.graph.build import collect
 from ps_backend.program.types import client_type
 
 _MOST_PLACED = 1 << 18
@@ -43,7 +43,7 @@ def _number_or_array(x: Arithmetic, value: Any) -> Any:
         check_session(x.session, value, "item assignment")
         return value.astype(x.dtype)
     if np.ndim(value) == 0:
-        return x.like(filled(x.session.graph, (), value, x.dtype))
+        return full(x, (), value, x.dtype)
     return np.asarray(value).astype(x.dtype)
 
 
@@ -110,7 +110,7 @@ def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
     if chosen is not None:
         mask = np.zeros(x.shape[1], np.bool_)
         mask[chosen] = True
-        here = x.like(x.session.graph.client_value(mask, mask.dtype))
+        here = host_array(x, mask)
         changed = elementwise(x, "where", here, changed, x)
     x.assign(changed)
 
@@ -162,10 +162,8 @@ def _reshaped(new: Any, shape: Shape) -> Any:
 
 def _kept(x: Arithmetic, new: Any) -> Any:
     """One row of values, which the client keeps, since it is the same for many rows."""
-    if isinstance(new, np.ndarray) or new.node.on_client:
-        return new
-    with x.session.holders.lock:
-        return x.like(collect(x.session.graph, new.node))
+    kept = isinstance(new, np.ndarray) or new.node.on_client
+    return new if kept else express(x, collect, new)
 
 
 def _columns(x: Arithmetic, parts: Sequence[Part]) -> npt.NDArray[np.int64] | None:
@@ -244,9 +242,7 @@ def _as_column(x: Arithmetic, condition: Any) -> Any:
 
 def _operand(x: Arithmetic, new: Any) -> Any:
     """A row of the client as an operand that travels with the program."""
-    if isinstance(new, Handle):
-        return new
-    return x.like(x.session.graph.client_value(new, x.dtype))
+    return new if isinstance(new, Handle) else host_array(x, new)
 
 
 def _on_servers(x: Arithmetic, new: Any) -> Any:
@@ -287,20 +283,13 @@ def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
         return x.session.scatter(x, indices, new)
     if indices.size > _MOST_PLACED:
         return x.session.scatter(x, x.session.array(indices), new)
-    graph, shape = x.session.graph, (*indices.shape, *x.shape[1:])
-    flat = (indices.size, *x.shape[1:])
-    with x.session.holders.lock:
-        if isinstance(new, np.ndarray):
-            rows = np.ascontiguousarray(np.broadcast_to(new, shape)).reshape(flat)
-            values = graph.client_value(rows, x.dtype)
-        elif new.ndim == 0:
-            values = new.node
-        else:
-            kept = collect(graph, new.node)
-            wide = stretched(graph, kept, client_type(x.dtype, shape))
-            values = build.reshape(graph, wide, flat)
-        where = graph.client_value(indices.ravel(), np.dtype(np.int64))
-        return x.like(graph.make("place", (x.node, where, values), x.node.type))
+    shape, flat = (*indices.shape, *x.shape[1:]), (indices.size, *x.shape[1:])
+    if isinstance(new, np.ndarray):
+        new = np.ascontiguousarray(np.broadcast_to(new, shape)).reshape(flat)
+    elif new.ndim:
+        wide = express(x, build.broadcast_to, new, client_type(x.dtype, shape))
+        new = express(x, build.reshape, wide, flat)
+    return make(x, "place", (x, indices.ravel(), new), x.node.type)
 
 
 # --- what the client keeps ----------------------------------------------------------------------
@@ -308,9 +297,5 @@ def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
 
 def _assign_on_client(x: Arithmetic, parts: Sequence[Part], new: Any) -> None:
     key = tuple([getitem.encoded(getitem.plain(part)) for part in parts])
-    graph = x.session.graph
-    with x.session.holders.lock:
-        operand = _operand(x, new)
-        values = collect(graph, operand.node)
-        changed = on_client(graph, "client.put", (x.node, values), x.node.type, key)  # type: ignore[arg-type]
-        x.assign(x.like(changed))
+    values = express(x, collect, _operand(x, new))
+    x.assign(make(x, "client.put", (x, values), x.node.type, key))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array import products
+from distvec.array.core.builder import express, make
 from distvec.array.core.handle import check_cast
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import array_among
@@ -229,16 +230,11 @@ def _along(term: _Term, split: str) -> _Term:
 def _spread(term: _Term, space: Any) -> _Term:
     if term.on_servers:
         return term
-    array = term.array
-    with array.session.holders.lock:
-        node = build.put_on_servers(array.session.graph, array.node, space)
-        return _Term(array.like(node), term.labels)
+    return _Term(express(term.array, build.put_on_servers, term.array, space), term.labels)
 
 
 def _collected(term: _Term) -> _Term:
-    array = term.array
-    with array.session.holders.lock:
-        return _Term(array.like(build.collect(array.session.graph, array.node)), term.labels)
+    return _Term(express(term.array, build.collect, term.array), term.labels)
 
 
 def _product(terms: Sequence[_Term]) -> _Term:
@@ -255,11 +251,9 @@ def _product(terms: Sequence[_Term]) -> _Term:
 
 
 def _gram(x: _Term, y: _Term) -> _Term:
-    like, dtype = x.array, np.result_type(x.array.dtype, y.array.dtype)
-    with like.session.holders.lock:
-        graph = like.session.graph
-        first, second = (build.cast(graph, term.array.node, dtype) for term in (x, y))
-        return _Term(like.like(products.gram(graph, first, second)), x.labels[1] + y.labels[1])
+    dtype = np.result_type(x.array.dtype, y.array.dtype)
+    first, second = (term.array.astype(dtype) for term in (x, y))
+    return _Term(express(x.array, products.gram, first, second), x.labels[1] + y.labels[1])
 
 
 def _times_small(term: _Term, small: _Term, output: str) -> _Term:
@@ -292,9 +286,7 @@ def _on_client(terms: Sequence[_Term], output: str) -> Any:
     dtype = np.result_type(*(term.array.dtype for term in terms))
     type = client_type(dtype, tuple(extents[label] for label in output))
     text = ",".join(term.labels for term in terms) + "->" + output
-    with like.session.holders.lock:
-        nodes = [term.array.node for term in terms]
-        return like.like(build.on_client(like.session.graph, "client.einsum", nodes, type, (text,)))
+    return make(like, "client.einsum", [term.array for term in terms], type, (text,))
 
 
 def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:

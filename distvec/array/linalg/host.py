@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.conversion import item
 from distvec.array.core.handle import check_session
 from distvec.array.core.operators import Arithmetic
@@ -58,25 +59,22 @@ def apply_on_host(function: Callable[..., Any], arrays: Sequence[Any], **keyword
     fixed = tuple(sorted((name, _plain(value)) for name, value in keywords.items()))
     given = [np.asarray(one) if isinstance(one, list) else one for one in arrays]
     found = host_eval.results_of(function, [(one.shape, one.dtype) for one in given], fixed)
-    nodes = [collected_on_host(like, array, function.__name__).node for array in given]
+    operands = [collected_on_host(like, array, function.__name__) for array in given]
     params = host_eval.name_of(function), fixed
-    with like.session.holders.lock:
-        graph = like.session.graph
-        if not isinstance(found, tuple):
-            type = client_type(check_dtype(found.dtype), found.shape)
-            return like.like(build.on_client(graph, "client.linalg", nodes, type, params))
-        type = client_type(check_dtype(found[0].dtype), (sum(one.size for one in found),))
-        packed = like.like(build.on_client(graph, "client.linalg", nodes, type, params))
-        return host_eval.tuple_like(found, _unpacked(packed, found))
+    if not isinstance(found, tuple):
+        type = client_type(check_dtype(found.dtype), found.shape)
+        return make(like, "client.linalg", operands, type, params)
+    type = client_type(check_dtype(found[0].dtype), (sum(one.size for one in found),))
+    packed = make(like, "client.linalg", operands, type, params)
+    return host_eval.tuple_like(found, _unpacked(packed, found))
 
 
 def _unpacked(packed: Any, found: Sequence[Any]) -> list[Any]:
     """The results, of the shapes of ``found``, whose elements ``packed`` has after each other."""
-    graph, parts, start = packed.session.graph, [], 0
+    parts, start = [], 0
     for one in found:
         type, place = client_type(packed.dtype, one.shape), (start, *one.shape)
-        node = build.on_client(graph, "client.part", (packed.node,), type, place)
-        parts.append(packed.like(node))
+        parts.append(make(packed, "client.part", (packed,), type, place))
         start += one.size
     return parts
 
@@ -103,13 +101,10 @@ def collected_on_host(like: Any, array: Any, name: str) -> Any:
         _check_size(array, name)
     if isinstance(array, Transposed):
         return transpose(collected_on_host(like, array.table, name))
-    with like.session.holders.lock:
-        graph = like.session.graph
-        if not isinstance(array, Arithmetic):
-            values = np.asarray(array)
-            return like.like(graph.client_value(values, check_dtype(values.dtype)))
-        check_session(like.session, array, name)
-        return like.like(build.collect(graph, array.node))
+    if not isinstance(array, Arithmetic):
+        return host_array(like, array)
+    check_session(like.session, array, name)
+    return express(like, build.collect, array)
 
 
 def _check_size(array: Any, name: str) -> None:

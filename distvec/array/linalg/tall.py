@@ -17,6 +17,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from distvec.array import elementwise, products, reductions
 from distvec.array.collectives.core import collective
+from distvec.array.core.builder import host_array, make
 from distvec.array.core.conversion import item, numpy
 from distvec.array.core.handle import check_session
 from distvec.array.core.keywords import NOT_GIVEN
@@ -27,8 +28,6 @@ from distvec.array.exchanged import exchanged
 from distvec.array.linalg import host
 from distvec.array.manipulation.join import column_stack
 from distvec.array.transposed import Transposed, transpose
-from distvec.graph import build
-from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
 from ps_backend.program.collectives import TSQR
 from ps_backend.program.types import client_type
@@ -72,10 +71,8 @@ def triangle(x: Any) -> Any:
     """R of a tall table, in float64, from one sweep: no Q is made."""
     k = x.shape[1]
     type = client_type(_FLOAT, (k, k))
-    with x.session.holders.lock:
-        graph = x.session.graph
-        found = graph.make("triangle", (x.node, x.node), type)
-        return x.like(build.on_client(graph, "client.triangle", (found,), type))
+    x = x.copy()
+    return make(x, "client.triangle", (make(x, "triangle", (x, x), type),), type)
 
 
 def factors(x: Any) -> tuple[Any, Any]:
@@ -294,8 +291,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
         raise np.linalg.LinAlgError("Incompatible dimensions")
     upper, kind = _beside(a, b)
     parts = _of_triangle(numpy(upper), a.shape, _tolerance(a, tolerance))
-    solution, residuals, values = (_kept(a, part.astype(kind)) for part in parts[:3])
-    rank = _kept(a, np.asarray(parts[3], np.int32))
+    solution, residuals, values = (host_array(a, part.astype(kind)) for part in parts[:3])
+    rank = host_array(a, np.asarray(parts[3], np.int32))
     return solution if b.ndim == 2 else solution[:, 0], residuals, rank, values
 
 
@@ -324,7 +321,7 @@ def _of_small(a: Any, b: Any, rcond: Any) -> Any:
     evaluate(*arrays)
     left, right = map(numpy, arrays)
     found = np.linalg.lstsq(left, right, rcond=rcond)
-    return tuple(_kept(like, np.asarray(part)) for part in found)
+    return tuple(host_array(like, np.asarray(part)) for part in found)
 
 
 def _shortest(a: Any, b: Any, rcond: Any) -> Any:
@@ -340,7 +337,7 @@ def _shortest(a: Any, b: Any, rcond: Any) -> Any:
     solution = (q @ (inverse @ right).astype(x.dtype)).astype(kind)
     rank = host.apply_on_host(np.linalg.matrix_rank, [r], rtol=tolerance).astype(np.int32)
     values = host.apply_on_host(np.linalg.svdvals, [r]).astype(x.dtype)
-    return solution, _kept(x, np.empty(0, kind)), rank, values
+    return solution, host_array(x, np.empty(0, kind)), rank, values
 
 
 def _tolerance(a: Any, rcond: Any) -> float:
@@ -348,11 +345,6 @@ def _tolerance(a: Any, rcond: Any) -> float:
     if rcond is None:
         return precision(a)
     return float(rcond) if rcond >= 0 else float(np.finfo(_FLOAT).eps)
-
-
-def _kept(like: Any, values: Any) -> Any:
-    """NumPy's array as one that the client keeps."""
-    return like.like(like.session.graph.client_value(values, check_dtype(values.dtype)))
 
 
 def solve(a: Any, b: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from distvec.array.core.builder import host_array
 from distvec.array.core.handle import check_not_slice
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import apply
@@ -26,7 +27,7 @@ def _beyond(x: Any, k: int) -> Any:
     rows, columns = x.shape
     across = np.arange(-k, columns - k)
     if x.node.on_client:
-        down = x.like(x.session.graph.client_value(np.arange(rows)[:, None], across.dtype))
+        down = host_array(x, np.arange(rows)[:, None])
     else:
         down = reshape(index_of(x, rows), (rows, 1))
     return apply("subtract", across, down)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from distvec.array.core.builder import host_array
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import apply, array_among
@@ -104,7 +105,7 @@ def _beside(f: Any, axis: int, places: Any) -> Any:
         return places
     given = np.asarray(places)
     if (axis and given.ndim < 2) or f.node.on_client:
-        return f.like(f.session.graph.client_value(given, given.dtype))
+        return host_array(f, given)
     return f.session.array(given)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from distvec.array.core.builder import host_array
 from distvec.array.core.operators import Arithmetic
-from distvec.array.core.shapes import broadcast_to, filled, on_servers, reshape
+from distvec.array.core.shapes import broadcast_to, full, on_servers, reshape
 from distvec.array.elementwise import apply
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import MOST_INPUTS, as_pieces, block, concatenate
@@ -48,7 +49,7 @@ def _grid(down: Any, across: Any, sparse: bool) -> tuple[Any, Any]:
         return column, row
     shape = (len(down), across.size)
     if not (column.node.on_client and row.node.on_client):
-        column = column.like(on_servers(column))
+        column = on_servers(column)
     return broadcast_to(column, shape), broadcast_to(row, shape)
 
 
@@ -57,9 +58,7 @@ def _is_long(x: Any) -> bool:
 
 
 def _ours(like: Arithmetic, x: Any) -> Any:
-    if isinstance(x, Arithmetic):
-        return x
-    return like.like(like.session.graph.client_value(x, x.dtype))
+    return x if isinstance(x, Arithmetic) else host_array(like, x)
 
 
 def outer(x: Any, y: Any, /, *, function: Callable[..., Any] = np.multiply) -> Any:
@@ -93,7 +92,7 @@ def kron(a: Any, b: Any) -> Any:
     rank = max(first.ndim, second.ndim)
     if not first.size * second.size:
         empty = np.kron(*(np.empty(x.shape, x.dtype) for x in (first, second)))
-        return like.like(filled(like.session.graph, empty.shape, 0, empty.dtype))
+        return full(like, empty.shape, 0, empty.dtype)
     shapes = [(1,) * (rank - x.ndim) + x.shape for x in (first, second)]
     if rank == 1:
         first, second = (x.reshape(-1, 1) for x in (first, second))
@@ -116,7 +115,7 @@ def _kron(first: Any, second: Any) -> Any:
         )
     down, column, across = np.indices((p, n, q)).reshape(3, -1)
     row = along_columns(second.reshape(1, -1), 1, down * q + across)
-    table = first if kept else first.like(on_servers(first))
+    table = first if kept else on_servers(first)
     wide = apply("multiply", along_columns(table, 1, column), row)
     return wide.reshape(m * p, n * q)
 

@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
+from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.handle import check_session
 from distvec.array.core.operators import Arithmetic, elementwise
-from distvec.array.core.shapes import MOST_RANK, on_servers, repeated, reshape
+from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape
 from distvec.array.elementwise import array_among
 from distvec.array.exchanged import redistributed
 from distvec.array.transposed import Transposed, transpose
 from distvec.graph import build, view_nodes
 from distvec.graph.build import check_dtype
-from distvec.graph.node import Node
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
 
@@ -36,17 +36,15 @@ _INT = np.dtype(np.int64)
 
 def index_of(like: Arithmetic, length: int) -> Any:
     """``0, 1, ..., length - 1`` on the servers, in the session of ``like``; lazy."""
-    node = like.session.graph.make("iota", (), array_type(DenseSpace(length), _INT))
-    return like.like(node)
+    return make(like, "iota", (), array_type(DenseSpace(length), _INT))
 
 
 def shifted(x: Arithmetic, length: int, by: int) -> Any:
     """Of ``length`` rows, row ``by + i`` is row ``i`` of ``x``; zeros where there is none; lazy."""
-    with x.session.holders.lock:
-        space = DenseSpace(length)
-        if not by and x.node.type.space == space:
-            return x.like(x.node)
-        return x.like(view_nodes.spread(x.session.graph, x.node, space, by, 1))
+    space = DenseSpace(length)
+    if not by and x.space == space:
+        return x.copy()
+    return express(x, view_nodes.spread, x, space, by, 1)
 
 
 def choose(x: Arithmetic, condition: Any, first: Any, second: Any) -> Any:
@@ -82,39 +80,18 @@ def _merged(like: Arithmetic, pieces: Sequence[Any]) -> list[Any]:
     return found
 
 
-class _Held:
-    """A piece that the client keeps, and that travels with the program."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-
-    def __len__(self) -> int:
-        return self.node.type.shape[0]
-
-
 def _on_servers(like: Arithmetic, piece: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(piece, np.ndarray):
         values: npt.NDArray[Any] = piece.astype(check_dtype(dtype))
         if values.size > MOST_TRAVELLING:
             return like.session.array(values)
-        return _held(like, like.session.graph.client_value(values, dtype))
-    if not piece.node.on_client:
-        return piece.astype(dtype)
-    with like.session.holders.lock:
-        return _held(like, build.cast(like.session.graph, piece.node, dtype))
-
-
-def _held(like: Arithmetic, node: Node) -> Any:
-    """One row as any number of them, which costs no more than a number; else a list of rows."""
-    shape = node.type.shape
-    if shape[0] > 1:
-        return _Held(node)
-    graph = like.session.graph
-    if len(shape) == 1:
-        return like.like(repeated(graph, build.reshape(graph, node, ()), shape))
-    row = build.reshape(graph, node, shape[1:])
-    type = array_type(DenseSpace(1), node.dtype, shape[1:])
-    return like.like(build.broadcast_to(graph, row, type))
+        piece = host_array(like, values)
+    x = piece.astype(dtype)
+    if not x.node.on_client or len(x) > 1:
+        return x
+    # One row as any number of them, which costs no more than a number.
+    row = express(x, build.reshape, x, x.shape[1:])
+    return express(x, build.broadcast_to, row, array_type(DenseSpace(1), dtype, x.shape[1:]))
 
 
 def _joined(like: Arithmetic, parts: Sequence[Any]) -> Any:
@@ -124,25 +101,21 @@ def _joined(like: Arithmetic, parts: Sequence[Any]) -> Any:
     index = index_of(like, length)
     result: Any = None
     for part, end in zip(reversed(parts), reversed(ends), strict=True):
-        if isinstance(part, _Held):
+        if part.node.on_client:  # it travels with the program
             continue
         moved = shifted(part, length, end - len(part))
         result = moved if result is None else choose(like, index < end, moved, result)
     for part, end in zip(parts, ends, strict=True):
-        if isinstance(part, _Held):
+        if part.node.on_client:
             result = _with_rows(like, result, part, end - len(part), length)
     return result
 
 
-def _with_rows(like: Arithmetic, under: Any, part: _Held, start: int, length: int) -> Any:
+def _with_rows(like: Arithmetic, under: Any, part: Any, start: int, length: int) -> Any:
     """``under``, or anything, with the rows of ``part`` from ``start`` on."""
-    graph = like.session.graph
-    with like.session.holders.lock:
-        type = array_type(DenseSpace(length), part.node.dtype, part.node.type.shape[1:])
-        zero = graph.constant(0, part.node.dtype)
-        node = graph.make("fill", (zero,), type) if under is None else under.node
-        slots = graph.client_value(np.arange(start, start + len(part)), _INT)
-        return like.like(graph.make("place", (node, slots, part.node), type))
+    base = full(like, (length, *part.shape[1:]), 0, part.dtype) if under is None else under
+    slots = np.arange(start, start + len(part))
+    return make(like, "place", (base, slots, part), base.type)
 
 
 def joined_on_client(name: str, arrays: Sequence[Any], axis: int) -> Any:
@@ -154,20 +127,10 @@ def joined_on_client(name: str, arrays: Sequence[Any], axis: int) -> Any:
     ours = [one for one in given if isinstance(one, Arithmetic)]
     if not ours or any(not one.node.on_client for one in ours):
         return None
-    graph = ours[0].session.graph
-    nodes = []
-    for one in given:
-        if isinstance(one, Arithmetic):
-            nodes.append(one.node)
-        else:
-            values = np.asarray(one)
-            nodes.append(graph.client_value(values, check_dtype(values.dtype)))
-    like = getattr(np, name)([np.empty(node.type.shape, node.dtype) for node in nodes], axis=axis)
+    like = getattr(np, name)([np.empty(one.shape, one.dtype) for one in given], axis=axis)
     if like.ndim > MOST_RANK:
         raise NotImplementedError(f"{name}: the result has rank {like.ndim}, at most {MOST_RANK}")
-    type = client_type(like.dtype, like.shape)
-    with ours[0].session.holders.lock:
-        return ours[0].like(build.on_client(graph, f"client.{name}", nodes, type, (axis,)))
+    return make(ours[0], f"client.{name}", given, client_type(like.dtype, like.shape), (axis,))
 
 
 def concatenate(
@@ -335,22 +298,19 @@ def side_by_side(like: Arithmetic, given: Sequence[Any], dtype: np.dtype[Any]) -
     """Tables of one length with the columns of all of them, in ``dtype``; nothing moves."""
     tables = [_as_columns(like, one) for one in given if one.shape[1]]
     space = tables[0].space
-    graph = like.session.graph
-    with like.session.holders.lock:
-        joined, *others = (build.cast(graph, one.node, dtype) for one in tables)
-        for node in others:
-            width = joined.type.row[0] + node.type.row[0]
-            joined = graph.make("join_columns", (joined, node), array_type(space, dtype, (width,)))
-        return like.like(joined)
+    joined, *others = (one.astype(dtype) for one in tables)
+    for one in others:
+        width = joined.shape[1] + one.shape[1]
+        joined = make(like, "join_columns", (joined, one), array_type(space, dtype, (width,)))
+    return joined
 
 
 def _as_columns(like: Arithmetic, piece: Any) -> Any:
     if isinstance(piece, Arithmetic):
-        return piece.like(on_servers(piece))
+        return on_servers(piece)
     if piece.size > MOST_TRAVELLING:
         return like.session.array(piece)
-    held = like.like(like.session.graph.client_value(piece, piece.dtype))
-    return like.like(on_servers(held))
+    return on_servers(host_array(like, piece))
 
 
 def _cast(result: Any, dtype: Any, casting: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.core.shapes import broadcast_to, filled, reshape
+from distvec.array.core.shapes import broadcast_to, full, reshape
 from distvec.array.elementwise import apply
 from distvec.array.indexing.getitem import gathered, get_item
 from distvec.array.manipulation.join import concatenate, index_of
@@ -131,7 +131,7 @@ def _constant(x: Any, axis: int, count: int, value: Any) -> Any:
     number = np.asarray(value).astype(x.dtype)
     if not count or x.node.on_client:
         return np.full(shape, number)
-    return x.like(filled(x.session.graph, shape, number, x.dtype))
+    return full(x, shape, number, x.dtype)
 
 
 def _edge(x: Any, axis: int, place: int, count: int) -> list[Any]:

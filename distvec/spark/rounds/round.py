@@ -229,7 +229,7 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
     for array in arrays:
         if array.node.on_client:
             with array.turn:
-                array.become(on_servers(array))
+                array.become(on_servers(array).node)
 
 
 def check_keyed(ps: TaskSession, array: KeyedArray) -> None:
