@@ -13,18 +13,16 @@ import numpy as np
 
 from distvec.array import error_hints
 from distvec.array.array import DistArray, ReadonlySlice
-from distvec.array.by_columns import ByColumns
 from distvec.array.collectives.core import scatter_now
+from distvec.array.column_split import ColumnSplit, RowSplit, Transposed
 from distvec.array.core.handle import SessionBase, check_session
 from distvec.array.core.shapes import filled, length_of, on_servers, put, reshape, shape_of, type_of
 from distvec.array.dispatch.array_api import Namespace, shared_names
 from distvec.array.elementwise import apply, where
-from distvec.array.exchanged import redistributed
 from distvec.array.random import Random
 from distvec.array.repr import summary
 from distvec.array.selection import Selection
 from distvec.array.sequences import geomspace, logspace
-from distvec.array.splits import ColumnSplit, RowSplit
 from distvec.autodiff.functions import hessian_product, value_and_grad
 from distvec.diagnostics.summary import table
 from distvec.durability.checkpoints import Checkpoint, Restored
@@ -107,12 +105,11 @@ class Session(SessionBase):
         Of an array of this session a lazy copy; of one that the client keeps, one on the servers;
         of one that is split by columns, one that is split by rows.
         """
-        if not isinstance(values, DistArray | ByColumns):
+        if not isinstance(values, DistArray):
             return DistArray(self, put(self, values, dtype))
-        own = values.table if isinstance(values, ByColumns) else values
-        check_session(self, own, "array")
-        is_split = isinstance(values, ByColumns)
-        copy: DistArray = redistributed(own) if is_split else on_servers(own)
+        check_session(self, values, "array")
+        rows: DistArray = values.made() if values.is_split_by_columns else values
+        copy = on_servers(rows)
         return copy.astype(values.dtype if dtype is None else dtype)
 
     def space(self, n: int, *, split: str = "rows") -> RowSplit:
@@ -165,6 +162,10 @@ class Session(SessionBase):
         """As ``Home.window``."""
         with self.holders.lock:
             return ReadonlySlice(self, values.node)
+
+    def _transposed(self, table: DistArray) -> Transposed:
+        """As ``SessionBase._transposed``."""
+        return Transposed(table)
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> DistArray:
         """``fill_value`` everywhere. Lazy: costs nothing until it is used, and little then."""

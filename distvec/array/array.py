@@ -15,7 +15,6 @@ from distvec.array import (
     take_put,
     transposed,
 )
-from distvec.array.by_columns import ByColumns
 from distvec.array.collectives import scan, search
 from distvec.array.collectives import sort as sorting
 from distvec.array.core import conversion, shapes
@@ -32,20 +31,9 @@ from distvec.graph.node import Buffer, Node
 from distvec.planner.plan import Template
 
 
-class _OfEitherSplit(type):
-    """Whose instances for users are tables that are split by columns as well, as ``T.T`` is."""
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return type.__instancecheck__(cls, instance) or (
-            cls is DistArray and isinstance(instance, ByColumns)
-        )
-
-
-class DistArray(Arithmetic, metaclass=_OfEitherSplit):
+class DistArray(Arithmetic):
     """An array on the servers: dtype, shape, space; rank 0 (a lazy scalar), 1 (a vector)
-    or 2 (a table: its rows are split over the servers).
-
-    ``isinstance(T.T, DistArray)`` is true, too, though ``T.T`` has no space, buffer or node.
+    or 2 (a table: its rows are split over the servers; of ``T.T`` its columns).
 
     Operators, NumPy functions and the functions of ``distvec`` build a graph and cost no message.
     ``float()``, ``bool()``, ``int()``, ``.item()``, ``np.asarray()``, ``repr()``, ``.numpy()``,
@@ -223,13 +211,9 @@ class DistArray(Arithmetic, metaclass=_OfEitherSplit):
     __array_priority__ = 1000
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if any(isinstance(one, ByColumns) for one in kwargs.get("out", ())):
-            return NotImplemented
         return ufuncs.ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if any(issubclass(one, ByColumns) for one in types):
-            return NotImplemented  # who knows of both says what it means
         return functions.function(self, func, args, kwargs)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:

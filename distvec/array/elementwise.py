@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array import reductions
-from distvec.array.by_columns import ByColumns
 from distvec.array.core.keywords import stored_in, target_of
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import full
 from distvec.array.indexing.setitem import set_item
 from distvec.array.reductions import as_array
+from distvec.array.transposed import as_stored
 from ps_backend.program import ops
 
 A = TypeVar("A", bound=Arithmetic)
@@ -141,13 +141,12 @@ def astype(x: A, dtype: Any, *, copy: bool = True) -> A:
     return x.astype(dtype, copy=copy)
 
 
-def evaluate(*arrays: Arithmetic | ByColumns) -> None:
+def evaluate(*arrays: Arithmetic) -> None:
     """Compute several arrays at once: what they share is computed once, in common messages."""
     by_session: dict[int, list[Arithmetic]] = {}
-    for given in arrays:
-        array = given.table if isinstance(given, ByColumns) else given
+    for array in arrays:
         if isinstance(array, Arithmetic):
-            by_session.setdefault(id(array.session), []).append(array)
+            by_session.setdefault(id(array.session), []).append(as_stored(array))
         elif not isinstance(array, np.generic | np.ndarray | bool | int | float):
             hint = "; write evaluate(*arrays)" if isinstance(array, list | tuple) else ""
             raise TypeError(f"evaluate: needs arrays, got {type(array).__name__}{hint}")

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distvec.array.by_columns import ByColumns
 from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.handle import Handle, check_session
 from distvec.array.core.keywords import target_of
@@ -38,8 +37,8 @@ def dot(x: Any, y: Any, out: Any = None) -> Any:
     The inner product of two vectors is one pass without a temporary, accumulated wide as
     their sum is. ``out`` must have the dtype and the shape of the result.
     """
-    if getattr(y, "is_split_by_columns", False):
-        return np.dot(x, y, out=out)
+    if isinstance(y, Arithmetic) and y.is_split_by_columns:
+        return np.dot(x, y, out=out)  # type: ignore[call-overload]
     first, second = both(x, y, "dot")
     is_scaled = first.ndim == 0 or second.ndim == 0
     if is_scaled:
@@ -355,13 +354,13 @@ def row_dot(x: Any, i: Any, y: Any, j: Any) -> Any:
     rows and one by columns.
     """
     for one in (x, y):
-        if not isinstance(one, Handle | ByColumns) or one.ndim != 2:
+        if not isinstance(one, Handle) or one.ndim != 2:
             raise TypeError(
                 f"row_dot: needs two tables on the servers, got {type(one).__name__}; "
                 f"put it there with session.array(...)"
             )
-    check_session(x.session, y.table if isinstance(y, ByColumns) else y, "row_dot")
-    if isinstance(x, ByColumns) is not isinstance(y, ByColumns):
+    check_session(x.session, y, "row_dot")
+    if x.is_split_by_columns is not y.is_split_by_columns:
         raise TypeError(
             "row_dot: one table is split by rows, and one by columns; make both by the same space"
         )

@@ -66,9 +66,8 @@ def _shown(x: Any, what: str) -> npt.NDArray[Any]:
 
     Of a transpose, that of its table.
     """
-    table = getattr(x, "table", None)
-    if table is not None:
-        shown: npt.NDArray[Any] = _shown(table, what).T
+    if x.is_split_by_columns:
+        shown: npt.NDArray[Any] = _shown(x.table, what).T
         return shown
     if x.node.on_client or not _is_summarised(x.size):
         x.session.transfer_implicitly(x.node, what, x.size)
@@ -163,7 +162,7 @@ def _is_in_terminal() -> bool:
 
 def _rows(x: Any) -> Iterator[Row]:
     yield "dtype", str(x.dtype)
-    if hasattr(x, "table"):
+    if x.is_split_by_columns:
         _, *rest = _of_array(x.table)
         yield "shape", f"{x.shape}, split by columns"
         yield from rest

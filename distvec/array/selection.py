@@ -68,6 +68,8 @@ class Selection(DistArray):
         """Whether the elements are not made yet."""
         return self._node is None
 
+    _defers = selects
+
     @property
     def values(self) -> DistArray:
         """What the elements are chosen from."""

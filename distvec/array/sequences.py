@@ -19,6 +19,7 @@ from distvec.array.core.operators import elementwise
 from distvec.array.core.shapes import broadcast_to, full, length_of, reshape, shape_of
 from distvec.array.elementwise import array_among
 from distvec.array.manipulation.join import index_of
+from distvec.array.transposed import is_split_by_columns
 from distvec.graph.build import check_dtype
 
 _FLOAT = np.dtype(np.float64)
@@ -189,7 +190,7 @@ def _is_in_order(x: Any, order: Any) -> bool:
     check_order(order)
     if order is None or str(order).upper() in "AK" or np.ndim(x) < 2 or 1 in np.shape(x):
         return True
-    wanted = "F" if getattr(x, "is_split_by_columns", False) else "C"
+    wanted = "F" if is_split_by_columns(x) else "C"
     return not hasattr(x, "session") or str(order).upper() == wanted
 
 

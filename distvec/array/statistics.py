@@ -23,7 +23,7 @@ from distvec.array.core.operators import Arithmetic, as_operand, elementwise, ra
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
 from distvec.array.elementwise import apply, full_like
 from distvec.array.reductions import as_array
-from distvec.array.transposed import Transposed, transpose
+from distvec.array.transposed import is_split_by_columns, transpose
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
@@ -347,14 +347,14 @@ def _diagonal(c: Any) -> Any:
 
 def _variables(x: Any, rowvar: bool) -> Any:
     """``x`` in float64 with observations along its last axis."""
-    if not isinstance(x, Transposed) and as_array("cov", x).ndim < 2:
+    if as_array("cov", x).ndim < 2:
         return reshape(x.astype(_FLOAT), (1,)) if x.ndim == 0 else x.astype(_FLOAT)
     return x.astype(_FLOAT) if rowvar else transpose(x.astype(_FLOAT))
 
 
 def _deviations(x: Any) -> Any:
     """``x`` less its mean over the observations."""
-    if isinstance(x, Transposed):
+    if x.is_split_by_columns:
         return transpose(x.table - reductions.sum(x.table, 0) / len(x.table))
     if x.ndim == 1:
         return x - reductions.sum(x) / reductions.count_of(x)
@@ -363,10 +363,9 @@ def _deviations(x: Any) -> Any:
 
 def _weighted(x: Any, fweights: Any, aweights: Any, ddof: int) -> Any:
     """The covariances of observations that count so often, or weigh so much."""
-    like = x.table if isinstance(x, Transposed) else x
     count = x.shape[-1]
-    often = _weights(like, fweights, "fweights", count)
-    heavy = _weights(like, aweights, "aweights", count)
+    often = _weights(x, fweights, "fweights", count)
+    heavy = _weights(x, aweights, "aweights", count)
     if often is not None:
         raise_if_any(often != apply("round", often), TypeError, "fweights must be integer")
     weights = often if heavy is None else heavy if often is None else often * heavy
@@ -402,7 +401,7 @@ def _freedom(x: Any, ddof: int) -> Any:
 
 def _blocks(away: list[Any]) -> Any:
     """The products of the variables of two arrays with each other, as the client keeps them."""
-    if any(x.ndim == 2 and not isinstance(x, Transposed) for x in away):
+    if any(x.ndim == 2 and not is_split_by_columns(x) for x in away):
         raise NotImplementedError(
             "cov: of two arrays the variables must be vectors or columns; "
             "put the observations into the rows of the tables and say rowvar=False"

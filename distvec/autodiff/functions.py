@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
-from distvec.array.by_columns import ByColumns
 from distvec.array.core.handle import check_session
 from distvec.array.core.operators import Arithmetic
 from distvec.array.products import vdot
-from distvec.array.transposed import transpose
+from distvec.array.transposed import as_stored, transpose
 from distvec.autodiff.reverse import gradients
 from distvec.autodiff.steps import NotDifferentiable
 from distvec.graph.node import Node, conclude, substituted, variable
@@ -97,7 +96,7 @@ def hessian_product(f: Function) -> Function:
 
 
 def _inner(x: Any, y: Any) -> Any:
-    return vdot(transpose(x), transpose(y)) if isinstance(x, ByColumns) else vdot(x, y)
+    return vdot(transpose(x), transpose(y)) if x.is_split_by_columns else vdot(x, y)
 
 
 def _differentiated(
@@ -138,24 +137,23 @@ def _differentiated(
 
 def _checked(array: Any) -> Any:
     """An array to differentiate by, as one that is split by rows. ``TypeError`` if it is none."""
-    table = array.table if isinstance(array, ByColumns) else array
-    if not isinstance(table, Arithmetic):
+    if not isinstance(array, Arithmetic):
         raise TypeError(
             f"grad differentiates by arrays on the servers, and this argument is of type "
             f"{type(array).__name__}; put it there: session.array(x), in a session of "
             f"distvec.local(1, in_process=True) to try it out"
         )
-    if table.dtype.kind != "f":
+    if array.dtype.kind != "f":
         raise TypeError(
-            f"grad differentiates by arrays of floats, not of {table.dtype}; "
+            f"grad differentiates by arrays of floats, not of {array.dtype}; "
             f"convert it: x.astype('float64')"
         )
-    return table.made().copy()
+    return as_stored(array).made().copy()
 
 
 def _dressed(array: Any, like: Any) -> Any:
     """``array`` as an argument such as ``like``: split by columns, if that is."""
-    return transpose(array) if isinstance(like, ByColumns) else array
+    return transpose(array) if like.is_split_by_columns else array
 
 
 def _parts(returned: Any, has_aux: bool, like: Arithmetic) -> tuple[Any, Any]:
@@ -170,12 +168,12 @@ def _parts(returned: Any, has_aux: bool, like: Arithmetic) -> tuple[Any, Any]:
             f"the function returned a {type(value).__name__}, not one number; of "
             f"(value, more) the value alone is differentiated with has_aux=True"
         )
-    if not isinstance(value, Arithmetic | ByColumns):
+    if not isinstance(value, Arithmetic):
         raise NotDifferentiable(
             f"the function returned a {type(value).__name__}, whose graph is lost; return the lazy "
             f"number that sum() or @ gives, without float() or .item()"
         )
-    if value.ndim or isinstance(value, ByColumns):
+    if value.ndim:
         raise ValueError(
             f"the function must return one number to have a gradient, but its result has shape "
             f"{value.shape}; return its sum: result.sum()"
@@ -188,8 +186,8 @@ def _parts(returned: Any, has_aux: bool, like: Arithmetic) -> tuple[Any, Any]:
 
 def _made_of(instead: dict[Node, Node], arrays: Sequence[Any], more: Any) -> tuple[list[Any], Any]:
     """``arrays``, and those of ``more``, made of other nodes."""
-    held = [one for one in leaves(more) if isinstance(one, Arithmetic | ByColumns)]
-    plain = [*arrays, *(one.table if isinstance(one, ByColumns) else one for one in held)]
+    held = [one for one in leaves(more) if isinstance(one, Arithmetic)]
+    plain = [*arrays, *map(as_stored, held)]
     session = plain[0].session
     with session.holders.lock:
         nodes = substituted(session.graph, [one.node for one in plain], instead)
@@ -197,6 +195,6 @@ def _made_of(instead: dict[Node, Node], arrays: Sequence[Any], more: Any) -> tup
     others = iter([_dressed(*pair) for pair in zip(found[len(arrays) :], held, strict=True)])
 
     def replaced(one: Any) -> Any:
-        return next(others) if isinstance(one, Arithmetic | ByColumns) else one
+        return next(others) if isinstance(one, Arithmetic) else one
 
     return found[: len(arrays)], mapped(replaced, more)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from distvec.array.by_columns import ByColumns
 from distvec.array.core.handle import Handle, SessionBase, check_session
+from distvec.array.transposed import as_stored, is_split_by_columns
 from distvec.graph.node import Buffer
 from ps_backend.durability.file_checksums import FileRange, blank_ranges, crc32, unit_of, units
 from ps_backend.durability.file_ranges import bytes_of
@@ -128,19 +128,17 @@ def items_of(
     their elements change place first. ``ValueError`` for arrays of two sessions, ``TypeError`` for
     what is no array of numbers.
     """
-    handles = {name: one for name, one in arrays.items() if isinstance(one, Handle | ByColumns)}
+    handles = {name: one for name, one in arrays.items() if isinstance(one, Handle)}
     session: SessionBase | None = next((one.session for one in handles.values()), None)
     held: dict[str, Handle] = {}
     for name, one in handles.items():
-        rows: Any = one
-        if isinstance(one, ByColumns):
-            rows = one.table if by_columns else one.session.array(one)
-        check_session(session, rows, f"save({name}=...)")  # type: ignore[arg-type]
+        check_session(session, one, f"save({name}=...)")  # type: ignore[arg-type]
+        rows: Any = as_stored(one) if by_columns else one
         held[name] = rows.made().copy()
     nodes = {} if session is None else dict(zip(held, session.compute(*held.values()), strict=True))
     made = []
     for name, given in arrays.items():
-        turned = by_columns and isinstance(given, ByColumns)
+        turned = by_columns and is_split_by_columns(given)
         value = nodes[name].value if name in nodes else _values(name, given)
         if session is not None and isinstance(value, Buffer):
             made.append(_of_servers(name, session, value, turned))

@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.by_columns import ByColumns
 from distvec.array.collectives.core import collective
 from distvec.array.core.builder import host_array, make
 from distvec.array.core.handle import check_session
@@ -44,6 +43,7 @@ from distvec.array.core.shapes import full, reshape
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import concatenate
 from distvec.array.reductions import axis_of
+from distvec.array.transposed import is_split_by_columns
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
@@ -326,7 +326,7 @@ def linear_recurrence(a: Any, b: Any, initial: Any = 0.0) -> Any:
     those of the servers, or tables that are split by columns.
     """
     given = (a, b, initial)
-    if any(isinstance(one, ByColumns) for one in given):
+    if any(is_split_by_columns(one) for one in given):
         raise TypeError(
             "linear_recurrence: a table that is split by columns; put it there by rows, as in "
             "session.array(x.numpy())"

@@ -44,6 +44,10 @@ class SessionBase(Evaluator):
         """The array ``values`` as what a slice gave."""
         raise NotImplementedError
 
+    def _transposed(self, table: Any) -> Any:
+        """The transpose of ``table``, which servers have: it is split by columns."""
+        raise NotImplementedError
+
     @property
     def namespace(self) -> Any:
         """The array API namespace whose creation functions put arrays here."""
@@ -80,6 +84,10 @@ class Handle:
     """Whether this is some of the elements of another array: see ``selection``."""
     is_window: ClassVar[bool] = False
     """Whether a slice gave it, into which nothing is assigned: see ``window``."""
+    is_split_by_columns: ClassVar[bool] = False
+    """Whether servers have its columns, and so its transpose: see ``column_split``."""
+    _defers: ClassVar[bool] = False
+    """Whether ``beside_others`` says what elementwise operations on it are."""
 
     def __init__(self, session: SessionBase, node: Node) -> None:
         self.session = session

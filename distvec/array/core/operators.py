@@ -42,7 +42,7 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
     if name in _EQUALITIES and any(map(_is_no_number, operands)):
         return like.like(filled(session.graph, like.shape, name == "not_equal", np.bool_))
     for operand in operands:
-        if isinstance(operand, Arithmetic) and operand.selects:
+        if isinstance(operand, Arithmetic) and operand._defers:
             result: H = operand.beside_others(name, operands)
             return result
     if name == "pow":
@@ -152,7 +152,7 @@ def _in_place(name: str) -> Callable[[H, Any], H]:
     """``x OP= other``: the handle stands for the result, in its own dtype."""
 
     def operator(self: H, other: Any) -> H:
-        if getattr(other, "is_split_by_columns", False):
+        if isinstance(other, Arithmetic) and other.is_split_by_columns:
             other = self.session.array(other)
         with self.turn:
             return _updated(self, elementwise(self, name, self, other), name)
@@ -207,10 +207,12 @@ class Arithmetic(Handle):
     __eq__ = _binary("equal")  # type: ignore[assignment]
     __ne__ = _binary("not_equal")  # type: ignore[assignment]
 
-    # --- what selections do otherwise ---------------------------------------------------------
+    # --- what selections, and tables that are split by columns, do otherwise ------------------
 
     def made(self) -> Self:
-        """The array itself; of a selection one of its elements, which may take an evaluation."""
+        """The array itself, split by rows; of a selection one of its elements, which may take an
+        evaluation.
+        """
         return self
 
     def extent(self, axis: int) -> Any:
@@ -226,7 +228,7 @@ class Arithmetic(Handle):
         return self, other
 
     def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
-        """Of a selection: the op ``name`` on ``operands``, which it is among."""
+        """Of an array that ``_defers``: the op ``name`` on ``operands``, which it is among."""
         raise NotImplementedError
 
     def reduced(self, op: str, axis: int | None, dtype: np.dtype[Any]) -> Any:

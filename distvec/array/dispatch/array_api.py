@@ -11,6 +11,7 @@ import numpy as np
 
 from distvec.array import reductions
 from distvec.array.core.handle import SessionBase
+from distvec.array.dispatch.column_split import of_either_split
 from distvec.array.elementwise import COMPARISONS, evaluate, of_op
 from distvec.array.standard import (
     creation,
@@ -23,7 +24,6 @@ from distvec.array.standard import (
 )
 from distvec.array.standard.info import VERSIONS, Info
 from distvec.array.statistics import COVARIANCES, NAN_FUNCTIONS, STATISTICS
-from distvec.array.transposed import of_either
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.types import DTYPES
@@ -83,7 +83,7 @@ class Namespace:
         for name in _DATA_TYPES.split():
             setattr(self, name, getattr(data_types, name))
         self.linalg = SimpleNamespace(
-            **{name: of_either(name, getattr(linalg, name)) for name in linalg.__all__}
+            **{name: of_either_split(name, getattr(linalg, name)) for name in linalg.__all__}
         )
         made = creation.Creation(session)
         for name in _OF_SESSION.split():
@@ -91,7 +91,7 @@ class Namespace:
 
     def _take(self, name: str, function: Callable[..., Any]) -> None:
         """Have a function by that name, of transposes of tables too."""
-        setattr(self, name, of_either(name, function))
+        setattr(self, name, of_either_split(name, function))
 
     if TYPE_CHECKING:
 

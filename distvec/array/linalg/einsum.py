@@ -21,10 +21,9 @@ from distvec.array.core.builder import express, make
 from distvec.array.core.handle import check_cast
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import array_among
-from distvec.array.exchanged import redistributed
 from distvec.array.products import check_out_of_dot, stored_product
 from distvec.array.reductions import sum
-from distvec.array.transposed import Transposed, transpose
+from distvec.array.transposed import as_stored, redistribute, transpose
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
@@ -58,11 +57,8 @@ def einsum(
     others go from server to server. Labels may be lists of integers, as in NumPy.
     """
     subscripts, given = _as_text(operands)
-    like = array_among("einsum", tuple(getattr(one, "table", one) for one in given))
-    arrays = [
-        one if isinstance(one, Transposed) else products.as_array(like, one, "einsum")
-        for one in given
-    ]
+    like = as_stored(array_among("einsum", tuple(given)))
+    arrays = [products.as_array(like, one, "einsum") for one in given]
     if dtype is not None:
         arrays = [_cast(one, check_dtype(dtype), casting) for one in arrays]
     inputs, output = _parsed(subscripts, [one.ndim for one in arrays])
@@ -150,7 +146,7 @@ def _term(array: Any, labels: str) -> _Term:
                 f"einsum: label {labels[0]!r} has extents {array.shape[0]} and {array.shape[1]}"
             )
         return _Term(np.diagonal(array), labels[0])
-    if isinstance(array, Transposed):
+    if array.is_split_by_columns:
         return _Term(array.table, labels[::-1])
     return _Term(array, labels)
 
@@ -223,7 +219,7 @@ def _along(term: _Term, split: str) -> _Term:
     if term.labels[0] == split:
         return term
     if term.on_servers:
-        return _Term(redistributed(term.array), term.labels[::-1])
+        return _Term(redistribute(term.array), term.labels[::-1])
     return _Term(transpose(term.array), term.labels[::-1])
 
 

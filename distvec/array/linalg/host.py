@@ -16,7 +16,7 @@ from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.conversion import item
 from distvec.array.core.handle import check_session
 from distvec.array.core.operators import Arithmetic
-from distvec.array.transposed import Transposed, transpose
+from distvec.array.transposed import as_stored, is_split_by_columns, transpose
 from distvec.graph import build, host_eval
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
@@ -50,7 +50,7 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
 def _is_array(value: Any) -> bool:
     if isinstance(value, list):
         return True
-    return isinstance(value, Arithmetic | Transposed | np.ndarray) and value.ndim > 0
+    return isinstance(value, Arithmetic | np.ndarray) and value.ndim > 0
 
 
 def apply_on_host(function: Callable[..., Any], arrays: Sequence[Any], **keywords: Any) -> Any:
@@ -80,9 +80,8 @@ def _unpacked(packed: Any, found: Sequence[Any]) -> list[Any]:
 
 
 def session_array(arrays: Sequence[Any]) -> Any:
-    """The first array of a session among ``arrays``; the table of one that is transposed."""
-    found = next(array for array in arrays if isinstance(array, Arithmetic | Transposed))
-    return found.table if isinstance(found, Transposed) else found
+    """The first array of a session among ``arrays``."""
+    return next(array for array in arrays if isinstance(array, Arithmetic))
 
 
 def _plain(value: Any) -> Any:
@@ -97,9 +96,9 @@ def collected_on_host(like: Any, array: Any, name: str) -> Any:
 
     ``NotImplementedError`` for what is too long to come to the client.
     """
-    if isinstance(array, Arithmetic | Transposed):
+    if isinstance(array, Arithmetic):
         _check_size(array, name)
-    if isinstance(array, Transposed):
+    if is_split_by_columns(array):
         return transpose(collected_on_host(like, array.table, name))
     if not isinstance(array, Arithmetic):
         return host_array(like, array)
@@ -108,12 +107,11 @@ def collected_on_host(like: Any, array: Any, name: str) -> Any:
 
 
 def _check_size(array: Any, name: str) -> None:
-    is_transposed = isinstance(array, Transposed)
-    if array.size <= MOST_ELEMENTS or (not is_transposed and array.node.on_client):
+    if array.size <= MOST_ELEMENTS or as_stored(array).node.on_client:
         return
     hint = "pull the values with x.numpy() and call it on those"
     if array.ndim == 2 and array.shape[0] != array.shape[1]:
-        split = "rows" if is_transposed else "columns"
+        split = "rows" if array.is_split_by_columns else "columns"
         hint = (
             f"tables that are split along their longer side are treated where they are: put it "
             f"there with session.space({len(array)}, split={split!r}).array(...)"

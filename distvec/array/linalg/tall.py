@@ -24,10 +24,9 @@ from distvec.array.core.keywords import NOT_GIVEN
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import evaluate
-from distvec.array.exchanged import exchanged
 from distvec.array.linalg import host
 from distvec.array.manipulation.join import column_stack
-from distvec.array.transposed import Transposed, transpose
+from distvec.array.transposed import exchanged_axes, is_split_by_columns, transpose
 from distvec.graph.host_eval import MOST_ELEMENTS
 from ps_backend.program.collectives import TSQR
 from ps_backend.program.types import client_type
@@ -39,14 +38,14 @@ SVDResult: Any = type(np.linalg.svd(np.eye(1)))
 
 def is_tall(x: Any) -> bool:
     """Whether servers have ``x``, a table of at least as many rows as columns, split by rows."""
-    if not isinstance(x, Arithmetic) or x.ndim < 2 or x.node.on_client:
+    if not isinstance(x, Arithmetic) or x.ndim < 2 or x.is_split_by_columns or x.node.on_client:
         return False
     return x.shape[0] >= x.shape[1]
 
 
 def is_wide(x: Any) -> bool:
     """Whether ``x`` is the transpose of a tall table: split by columns."""
-    return isinstance(x, Transposed) and is_tall(x.table)
+    return is_split_by_columns(x) and is_tall(x.table)
 
 
 def prepared(x: Any, name: str) -> Any:
@@ -234,9 +233,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """``numpy.linalg.vector_norm``: along an axis, or of all elements; lazy."""
-    if not isinstance(x, Transposed):
+    if not is_split_by_columns(x):
         return products.vector_norm(x, ord, axis, keepdims=keepdims)
-    result = products.vector_norm(x.table, ord, exchanged(axis), keepdims=keepdims)
+    result = products.vector_norm(x.table, ord, exchanged_axes(axis), keepdims=keepdims)
     return transpose(result) if keepdims else result
 
 
@@ -244,7 +243,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """``numpy.linalg.matrix_norm``: ``ord`` is "fro", "nuc", 1, -1, 2, -2, inf or -inf; lazy."""
     if x.ndim != 2:
         raise ValueError(f"matrix_norm: needs a table, got an array of rank {x.ndim}")
-    if isinstance(x, Transposed):
+    if x.is_split_by_columns:
         return matrix_norm(x.table, keepdims=keepdims, ord=_OTHER.get(ord, ord))
     if x.node.on_client:
         return host.apply_on_host(np.linalg.norm, [x], ord=ord, keepdims=keepdims)

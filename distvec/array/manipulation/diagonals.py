@@ -18,7 +18,6 @@ from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import index_of
 from distvec.array.manipulation.pad import pad
 from distvec.array.reductions import sum
-from distvec.array.transposed import Transposed
 from distvec.graph.host_eval import MOST_ELEMENTS
 
 
@@ -57,7 +56,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
     A diagonal is not longer than a row, and comes with the next answer.
     """
-    if isinstance(a, Transposed):
+    if a.is_split_by_columns:
         return diagonal(a.table, -offset, axis1, axis2)
     if a.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")

@@ -19,8 +19,7 @@ from distvec.array.core.handle import check_session
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape
 from distvec.array.elementwise import array_among
-from distvec.array.exchanged import redistributed
-from distvec.array.transposed import Transposed, transpose
+from distvec.array.transposed import transpose
 from distvec.graph import build, view_nodes
 from distvec.graph.build import check_dtype
 from ps_backend.program.spaces import DenseSpace
@@ -257,8 +256,6 @@ def as_pieces(name: str, arrays: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     like: Arithmetic | None = None
     for one in arrays:
-        if isinstance(one, Transposed):
-            one = redistributed(one.table)
         if isinstance(one, Arithmetic):
             like = one if like is None else like
             check_session(like.session, one, name)

@@ -12,10 +12,9 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distvec.array.core import shapes
 from distvec.array.core.handle import check_order
-from distvec.array.exchanged import redistributed
 from distvec.array.indexing.getitem import FEW, get_item
 from distvec.array.manipulation.join import MOST_INPUTS, column_stack, concatenate
-from distvec.array.transposed import transpose
+from distvec.array.transposed import redistribute, transpose
 
 
 def part(x: Any, axis: int, start: int | None, stop: int | None, step: int | None = None) -> Any:
@@ -230,7 +229,7 @@ def ravel(a: Any, order: str = "C") -> Any:
     if a.node.on_client:
         return shapes.reshape(transpose(a), (a.size,))
     if a.shape[1] > MOST_INPUTS:
-        return shapes.reshape(redistributed(a), (a.size,))
+        return shapes.reshape(redistribute(a), (a.size,))
     return concatenate([get_item(a, (slice(None), k)) for k in range(a.shape[1])])
 
 

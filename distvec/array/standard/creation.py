@@ -11,7 +11,6 @@ from distvec.array.core.handle import SessionBase
 from distvec.array.core.operators import Arithmetic
 from distvec.array.standard.given import check_given
 from distvec.array.standard.info import check_device
-from distvec.array.transposed import Transposed
 
 
 class Creation:
@@ -42,13 +41,13 @@ class Creation:
         ``ValueError`` with ``copy=False`` where it would have to be copied.
         """
         check_device(device)
-        here = isinstance(obj, Arithmetic | Transposed) and obj.session is self._session
+        here = isinstance(obj, Arithmetic) and obj.session is self._session
         if here and copy is not True and (dtype is None or np.dtype(dtype) == obj.dtype):
             return obj
         if copy is False:
             why = f"from {obj.dtype} to {dtype}" if here else f"of a {type(obj).__name__}"
             raise ValueError(f"asarray: {why} needs a copy; leave out copy=False")
-        if isinstance(obj, Transposed) and here:
+        if here and obj.is_split_by_columns:
             return obj.copy() if dtype is None else obj.astype(dtype)
         return self._session.array(obj, dtype)
 
@@ -77,7 +76,7 @@ class Creation:
         ``BufferError`` with ``copy=False`` unless it is one: servers have memory of their own.
         """
         check_device(device)
-        if isinstance(x, Arithmetic | Transposed) and x.session is self._session:
+        if isinstance(x, Arithmetic) and x.session is self._session:
             return x.copy() if copy else x
         if copy is False:
             raise BufferError("from_dlpack: the servers take a copy; leave out copy=False")

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array import elementwise
-from distvec.array.by_columns import ByColumns
 from distvec.array.core.operators import Arithmetic
 from distvec.array.standard.info import check_device
 
@@ -18,7 +16,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     check_device(device)
     if not copy and x.dtype == dtype:
         return x
-    return elementwise.astype(x, dtype) if isinstance(x, Arithmetic) else x.astype(dtype)
+    return x.astype(dtype)
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
@@ -68,5 +66,5 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 def _dtype_of(one: Any) -> Any:
     """The dtype of an array; all else is what NumPy understands by itself."""
-    is_array = isinstance(one, Arithmetic | ByColumns | np.ndarray | np.generic)
+    is_array = isinstance(one, Arithmetic | np.ndarray | np.generic)
     return one.dtype if is_array else one

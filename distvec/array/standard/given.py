@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from distvec.array.by_columns import ByColumns
 from distvec.array.core.operators import Arithmetic
 
 
 def check_given(name: str, *operands: Any) -> None:
     """``TypeError`` unless an array of ours is among ``operands``: NumPy would compute it."""
-    if not any(isinstance(one, Arithmetic | ByColumns) for one in operands):
+    if not any(isinstance(one, Arithmetic) for one in operands):
         kinds = ", ".join(type(operand).__name__ for operand in operands)
         raise TypeError(
             f"{name}: needs an array on the servers, got ({kinds}); put it there with asarray(...)"

@@ -22,7 +22,6 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 from distvec import DistArray
 from distvec.array.core.handle import Handle, lock_in_order
 from distvec.array.core.shapes import on_servers
-from distvec.array.transposed import Transposed
 from distvec.diagnostics.profile import measured
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
@@ -215,9 +214,9 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
     Small ones that the client keeps are on the servers from here on.
     """
     for array in arrays:
-        if not isinstance(array, Handle):
-            table = isinstance(array, Transposed)
-            hint = "give the table, x.T" if table else "make one: ps.array(values)"
+        if not isinstance(array, Handle) or array.is_split_by_columns:
+            is_table = isinstance(array, Handle)
+            hint = "give the table, x.T" if is_table else "make one: ps.array(values)"
             raise TypeError(f"{type(array).__name__} is no DistArray; {hint}")
         if array.session is not ps:
             raise ValueError(

@@ -1,0 +1,427 @@
+"""Tables that are split over the servers by their columns: ``T.T``, and ``ps.space(n, "columns")``.
+
+Servers and planner know one split, by axis 0. A table of shape ``(n, k)`` that is split by columns
+is an array whose servers have its transpose, ``x.table`` of shape ``(k, n)``. Three rules make of
+it an array like any other:
+
+1. An elementwise operation on it is that of the table, beside operands with their axes exchanged.
+2. A function of NumPy that has a rule in ``dispatch/column_split.py`` is done to the table, with
+   the axes exchanged.
+3. Everything else reads ``x.node``, the same elements split by rows, which go from server to
+   server, and changes the array by ``x.assign``, which takes them back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.array import products
+from distvec.array.array import DistArray
+from distvec.array.core import conversion, shapes
+from distvec.array.core.builder import express
+from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.dispatch.column_split import function_of_columns, join_rows, ufunc_of_columns
+from distvec.array.error_hints import refuse_shuffle
+from distvec.array.indexing.pull_push import addable, as_indices
+from distvec.array.random import Random
+from distvec.array.transposed import (
+    beside_table,
+    collected_transpose,
+    exchanged_axes,
+    is_split_by_columns,
+    redistribute,
+    transpose,
+)
+from distvec.graph import build
+from distvec.graph.node import Graph, Node
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The method that is NumPy's ``function``."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    method.__name__ = function.__name__
+    method.__doc__ = f"As ``numpy.{function.__name__}``."
+    return method
+
+
+class Transposed(DistArray):
+    """A table of shape ``(n, k)`` whose columns are split over the servers.
+
+    Made by ``T.T``, of which ``x.T`` is the table, or by ``session.space(n, split="columns")``.
+    Each server has all rows of some columns. Elementwise work and sums of columns stay there;
+    sums of rows, ``x.sum(axis=1)`` and ``x @ v``, come to the client.
+    """
+
+    __slots__ = ("table",)
+    __hash__ = None
+    is_split_by_columns = True
+    _defers = True
+    ndim = 2
+
+    table: DistArray
+    """The transpose, split by rows, as servers have it."""
+
+    def __init__(self, table: DistArray) -> None:
+        self.session = table.session
+        self.table = table
+
+    # --- what it is ---------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(n, k)``."""
+        return self.table.shape[::-1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
+        return self.table.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.table.size
+
+    @property
+    def is_window(self) -> bool:  # type: ignore[override]
+        """Whether a slice gave it."""
+        return self.table.is_window
+
+    @property
+    def node(self) -> Node:  # type: ignore[override]
+        """The same elements split by rows; lazy. They go from server to server."""
+        return self.made().node  # type: ignore[no-any-return]
+
+    @property
+    def turn(self) -> Any:
+        """That of the table."""
+        return self.table.turn
+
+    def __len__(self) -> int:
+        return self.table.shape[1]
+
+    def like(self, node: Node) -> Any:
+        """Another array of this session: ``node``."""
+        return DistArray(self.session, node)
+
+    def made(self) -> Any:
+        """The array split by rows."""
+        return redistribute(self.table)
+
+    def copy(self, order: Any = "C") -> Any:
+        """Another handle on the same value: nothing is copied."""
+        return Transposed(self.table.copy(order))
+
+    __copy__ = copy
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
+        copy: bool = True,
+    ) -> Any:  # fmt: skip
+        """The array in another dtype; lazy. ``TypeError`` where ``casting`` forbids it."""
+        return Transposed(self.table.astype(dtype, order, casting))
+
+    def become(self, node: Node) -> Self:
+        """Let it have the elements of ``node``, which is split by rows."""
+        return self.assign(self.like(node))
+
+    def assign(self, value: Any, name: str = "assign") -> Self:
+        """Let it stand for ``value`` cast to its own dtype; errors as of any array."""
+        self.table.assign(beside_table(value), name)
+        return self
+
+    # --- values -------------------------------------------------------------------------------
+
+    def persist(self) -> Self:
+        """As of the table."""
+        self.table.persist()
+        return self
+
+    def explain(self, format: str = "text") -> str:
+        """As of the table."""
+        return self.table.explain(format)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The values, pulled to the client."""
+        return conversion.numpy(self.table).T
+
+    def tolist(self) -> Any:
+        """The values as lists of Python scalars; they are pulled as by ``numpy``."""
+        return self.numpy().tolist()
+
+    def item(self, *args: Any) -> Any:
+        """One element as a Python scalar: that at an index, or at two; or the only one."""
+        index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+        if len(index) == 1:
+            index = divmod(range(self.size)[index[0]], self.shape[1])
+        return self.table.item(*index[::-1])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.table.__array__(dtype, copy).T
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.__array__())
+
+    # --- rows ---------------------------------------------------------------------------------
+
+    def pull(self, indices: Any = None) -> npt.NDArray[Any]:
+        """The rows at ``indices`` (any order, repeats allowed), of shape ``(m, k)``, or all.
+
+        A program, and one message to each server, of which each has a part of every row.
+        """
+        if indices is None:
+            return np.ascontiguousarray(self.numpy())
+        wanted = as_indices(indices, len(self))
+        if not len(wanted):
+            return np.empty((0, self.shape[1]), self.dtype)
+        return np.ascontiguousarray(self[wanted].numpy())
+
+    def push(self, indices: Any, values: Any) -> Self:
+        """Add ``values`` to the rows at ``indices``; repeated ones add up. None: to all rows.
+
+        A row for each, or one, or a number: on the client, or of the servers, as in
+        ``A.push(i, g[:, None] * B[j])``. Returns the table. Lazy: computed where the columns are.
+        """
+        if indices is not None:
+            join_rows("add", self, as_indices(indices, len(self)), values)
+            return self
+        added = beside_table(addable(self, None, values))
+        if np.ndim(added) and len(added) == len(self.table):
+            added = self.session.array(added)
+        self.table += added
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rows as vectors on the servers, the columns of the table; lazy."""
+        return map(self.copy().__getitem__, range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        exchanged, rank = _exchanged_key(key, self.shape)
+        found = self.table[exchanged]
+        return Transposed(found) if rank == 2 else found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(key) is int:
+            refuse_shuffle(value)
+        if is_split_by_columns(key) and np.ndim(value) == 0:
+            self.table[key.table] = value
+            return
+        exchanged, rank = _exchanged_key(key, self.shape)
+        self.table[exchanged] = beside_table(value) if rank == 2 else value
+
+    # --- methods ------------------------------------------------------------------------------
+
+    sum, prod, mean = _method(np.sum), _method(np.prod), _method(np.mean)
+    var, std = _method(np.var), _method(np.std)
+    min, max = _method(np.min), _method(np.max)
+    argmin, argmax = _method(np.argmin), _method(np.argmax)
+    any, all = _method(np.any), _method(np.all)
+    cumsum, cumprod = _method(np.cumsum), _method(np.cumprod)
+    argsort, argpartition = _method(np.argsort), _method(np.argpartition)
+    repeat, dot, imag = _method(np.repeat), _method(np.dot), property(_method(np.imag))
+    ravel = flatten = _method(np.ravel)
+
+    def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
+        """As ``numpy.reshape``."""
+        return np.reshape(self, shape[0] if len(shape) == 1 else shape, order=order)
+
+    def sort(
+        self, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    ) -> None:
+        """As ``numpy.ndarray.sort``."""
+        self.table.sort(exchanged_axes(axis), kind, order, stable=stable)
+
+    def partition(
+        self, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+    ) -> None:
+        """As ``numpy.ndarray.partition``."""
+        self.table.partition(kth, exchanged_axes(axis), kind, order)
+
+    # --- operations ---------------------------------------------------------------------------
+
+    def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
+        """The op ``name`` on ``operands``: that of the table, beside the others' transposes."""
+        return transpose(elementwise(self.table, name, *map(beside_table, operands)))
+
+    def __matmul__(self, other: Any) -> Any:
+        if is_split_by_columns(other):
+            return transpose(products.matmul(other.table, self.table))
+        table = self.table
+        first, second = products.both(table, other, "matmul")
+        if second.ndim == 0:
+            raise ValueError("@ needs vectors or tables; multiply by a scalar with *")
+        if second.shape[0] != len(first):
+            raise ValueError(f"matmul: shapes {self.shape} and {second.shape} not aligned")
+        dtype = np.result_type(first.dtype, second.dtype)
+        return express(table, _gram, first.astype(dtype), second.astype(dtype))
+
+    def __rmatmul__(self, other: Any) -> Any:
+        """``other @ T.T``: a table with the rows of ``other``, or of T's if these are more."""
+        table = self.table
+        first, _ = products.both(other, table, "matmul")
+        if first.ndim == 0 or first.shape[-1] != table.shape[1]:
+            raise ValueError(f"matmul: shapes {first.shape} and {self.shape} not aligned")
+        if first.ndim == 1:
+            return products.matmul(table, first)
+        keeps_rows = not first.node.on_client and first.size >= table.size
+        if keeps_rows:
+            return products.matmul(first, collected_transpose(table))
+        return transpose(products.matmul(table, collected_transpose(first)))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return ufunc_of_columns(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return function_of_columns(self, func, args, kwargs)
+
+
+def _gram(graph: Graph, x: Node, y: Node) -> Node:
+    y = build.put_on_servers(graph, y, x.type.space) if y.on_client else y
+    return products.gram(graph, x, y)
+
+
+# --- indices --------------------------------------------------------------------------------------
+
+
+def _exchanged_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple[Any, Any], int]:
+    """The key of the table for one of a transpose of ``shape``, and the rank of what it names.
+
+    ``IndexError`` as NumPy's, ``TypeError`` for what makes other axes.
+    """
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(one is None or np.ndim(one) > 1 for one in keys):
+        raise TypeError(
+            "a table that is split by columns takes a number, a slice, a vector of indices or a "
+            "mask for its rows, and one for its columns; for masks of its shape write distvec.where"
+        )
+    if Ellipsis in [one for one in keys if not np.ndim(one)]:
+        at = [one is Ellipsis for one in keys].index(True)
+        keys[at : at + 1] = [slice(None)] * (3 - len(keys))
+    keys += [slice(None)] * (2 - len(keys))
+    if len(keys) > 2:
+        raise IndexError(f"too many indices for array: array is 2-dimensional, but {key} were")
+    for axis, one in enumerate(keys):
+        _check_range(one, axis, shape[axis])
+    rows, columns = keys
+    if not isinstance(rows, slice) and np.ndim(rows) and np.asarray(rows).dtype == np.bool_:
+        rows = np.flatnonzero(np.asarray(rows))
+    vectors = sum(not isinstance(one, slice) and np.ndim(one) == 1 for one in keys)
+    numbers = sum(not isinstance(one, slice) and np.ndim(one) == 0 for one in keys)
+    return (columns, rows), 2 - numbers - (vectors == 2)
+
+
+def _check_range(index: Any, axis: int, length: int) -> None:
+    """``IndexError``, that names our own axis, for numbers out of range."""
+    if isinstance(index, slice | Arithmetic):
+        return
+    numbers = np.asarray(index)
+    if numbers.dtype.kind not in "iu":
+        return
+    for one in (numbers.min(initial=0), numbers.max(initial=-length)):
+        if not -length <= one < length:
+            raise IndexError(f"index {one} is out of bounds for axis {axis} with size {length}")
+
+
+# --- where they are made --------------------------------------------------------------------------
+
+
+class RowSplit:
+    """Tables of ``rows`` rows, and vectors, as the session makes them: split by rows."""
+
+    _axis = "rows"
+
+    def __init__(self, session: Any, rows: int) -> None:
+        self.session = session
+        self.rows = shapes.length_of(rows, "space")
+        """How many rows all its tables have."""
+
+    def __repr__(self) -> str:
+        return f"<space of {self.rows} rows, split by {self._axis}>"
+
+    @functools.cached_property
+    def random(self) -> Random:
+        """Random tables, with the same values however they are split."""
+        return Random(self.session)
+
+    def array(self, values: Any, dtype: Any = None) -> Any:
+        """A copy of ``values`` on the servers. One message per server, at once."""
+        self._check(np.shape(values))
+        return self.session.array(values, dtype)
+
+    def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+        """``fill_value`` everywhere; lazy."""
+        return self._full(self._check(shape), fill_value, dtype)
+
+    def zeros(self, shape: Any, dtype: Any = None) -> Any:
+        """Zeros; lazy."""
+        return self.full(shape, 0, np.float64 if dtype is None else dtype)
+
+    def ones(self, shape: Any, dtype: Any = None) -> Any:
+        """Ones; lazy."""
+        return self.full(shape, 1, np.float64 if dtype is None else dtype)
+
+    def empty(self, shape: Any, dtype: Any = None) -> Any:
+        """Zeros: lazily made, they cost no more than memory without values."""
+        return self.zeros(shape, dtype)
+
+    def _check(self, shape: Any) -> tuple[int, ...]:
+        extents = shapes.shape_of(shape)
+        if extents[:1] != (self.rows,):
+            raise ValueError(f"arrays of a space of {self.rows} rows have others than {extents}")
+        return extents
+
+    def _full(self, shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
+        return self.session.namespace.full(shape, fill_value, dtype=dtype)
+
+
+class ColumnSplit(RowSplit):
+    """Tables of ``rows`` rows whose columns are split over the servers.
+
+    They are transposes of tables of a row for each column: blocks of at least 1024 columns, which
+    depend on their number alone, so the bits do not depend on the servers. Vectors with an element
+    for each column, ``session.zeros(k)``, are aligned with them.
+    """
+
+    _axis = "columns"
+
+    @functools.cached_property
+    def random(self) -> Random:
+        """Random tables, with the same values however they are split."""
+        return _RandomColumns(self.session)
+
+    def array(self, values: Any, dtype: Any = None) -> Any:
+        """A copy of ``values`` on the servers. One message per server, at once."""
+        self._check(np.shape(values))
+        return transpose(self.session.array(beside_table(values), dtype))
+
+    def _check(self, shape: Any) -> tuple[int, ...]:
+        extents = super()._check(shape)
+        if len(extents) != 2:
+            raise ValueError(f"tables alone are split by columns: give ({self.rows}, k)")
+        return extents
+
+    def _full(self, shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
+        return transpose(super()._full(shape[::-1], fill_value, dtype))
+
+
+class _RandomColumns(Random):
+    """The elements are counted row by row, though columns are drawn."""
+
+    def _unit(self, size: Any, key: int) -> Any:
+        shape = shapes.shape_of(size)
+        if len(shape) != 2:
+            raise ValueError(f"tables alone are split by columns: give a size (n, k), not {size}")
+        return transpose(super()._unit(shape[::-1], key))
+
+    def _index(self, shape: tuple[int, ...]) -> DistArray:
+        columns, rows = shape
+        within = super()._index((columns,))
+        return shapes.reshape(within, (columns, 1)) + np.arange(rows) * columns
