@@ -169,13 +169,13 @@ def test_a_round_is_run_again_where_a_worker_died(ps, rdd, once):
 def test_a_round_is_run_again_where_stages_were_repeated_but_not_for_ever(ps, rdd, monkeypatch):
     broken = []
 
-    def counted(reports, usual=rounds.counted):
+    def counted(reports, usual=rounds.winning_reports):
         if len(broken) < most:
             broken.append(1)
             raise RanInStages("ran in stages [1, 2]")
         return usual(reports)
 
-    monkeypatch.setattr(rounds, "counted", counted)
+    monkeypatch.setattr(rounds, "winning_reports", counted)
     g, most = ps.zeros(LONG), module.RERUNS
     with pytest.warns(RuntimeWarning, match=r"run again: ran in stages \[1, 2\]"):
         ps.accumulate(rdd, lambda rows: 1.0, into=g)
