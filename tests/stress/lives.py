@@ -50,8 +50,8 @@ import json, sys
 from distvec.spark.cluster import supervise
 
 address, key = tuple(json.loads(sys.argv[1])), sys.argv[2]
-orders = supervise.ServerOrders(address, key, 1, 1 << 26, 1)
-supervise.Supervisor(orders, 0, 1, supervise.RemoteDesk(address, key)).run()
+orders = supervise.ServerSpec(address, key, 1, 1 << 26, 1)
+supervise.Supervisor(orders, 0, 1, supervise.RemoteRegistryClient(address, key)).run()
 """
 
 

@@ -154,8 +154,8 @@ import json, sys
 from distvec.spark.cluster import supervise
 
 address, key = json.loads(sys.argv[1]), sys.argv[2]
-orders = supervise.ServerOrders(tuple(address), key, 1, 1 << 26, 1)
-supervise.Supervisor(orders, 0, 1, supervise.RemoteDesk(tuple(address), key)).run()
+orders = supervise.ServerSpec(tuple(address), key, 1, 1 << 26, 1)
+supervise.Supervisor(orders, 0, 1, supervise.RemoteRegistryClient(tuple(address), key)).run()
 """
 
 
