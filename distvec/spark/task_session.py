@@ -214,7 +214,7 @@ class TaskSession(Session):
     def generations(self) -> tuple[int, ...]:
         """How often each server was replaced; empty where none is. No message."""
         if self._servers is not None:
-            return self._servers.registry.generations
+            return self._servers.directory.generations
         return self.client.lives if self.client.is_replaced else ()
 
     def joinable(self) -> WorkerSession:

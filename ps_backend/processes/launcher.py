@@ -115,11 +115,21 @@ class LocalServers:
         """Process ids, in the order of the addresses; 0 while a server starts, and at the end."""
         return tuple(seat.kept.pid for seat in self._seats)
 
+    @property
+    def generations(self) -> tuple[int, ...]:
+        """How often each server was replaced."""
+        return tuple(0 if one.location is None else one.location.generation for one in self._seats)
+
+    @property
+    def failure(self) -> str:
+        """Why a server never comes back, if so."""
+        return next((seat.failure for seat in self._seats if seat.failure), "")
+
     def locate(self, server: int) -> Location | None:
         """Where ``server`` is, also if it died just now; ``ServerLost`` if it never comes back."""
         seat = self._seats[server]
         if seat.failure or self._watch.over:
-            raise ServerLost(seat.failure or "the servers were stopped; dv.local() starts others")
+            raise ServerLost(seat.failure or "the servers were stopped; start others")
         return seat.location
 
     def diagnose(self, address: str) -> str | None:

@@ -22,7 +22,7 @@ import numpy as np
 import distvec as dv
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
-from distvec.spark.cluster.supervise import RemoteRegistryClient, ServerSpec, Supervisor
+from distvec.spark.cluster.supervise import RegistryClient, ServerSpec, Supervisor
 from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.helpers import TOKEN, served
@@ -51,7 +51,7 @@ from distvec.spark.cluster import supervise
 
 address, key = tuple(json.loads(sys.argv[1])), sys.argv[2]
 orders = supervise.ServerSpec(address, key, 1, 1 << 26, 1)
-supervise.Supervisor(orders, 0, 1, supervise.RemoteRegistryClient(address, key)).run()
+supervise.Supervisor(orders, 0, 1, supervise.RegistryClient(address, key)).run()
 """
 
 
@@ -143,7 +143,7 @@ def _zombies(trials: int) -> Row:
                 os.kill(one, signal.SIGSTOP)
             began = time.monotonic()
             orders = ServerSpec(listening.address, TOKEN, 1, 1 << 26, 1)
-            second = Supervisor(orders, 0, 2, RemoteRegistryClient(listening.address, TOKEN))
+            second = Supervisor(orders, 0, 2, RegistryClient(listening.address, TOKEN))
             thread = threading.Thread(target=second.run)
             thread.start()
             while (found := registry.locate(0)) is None or found == zombie:

@@ -20,7 +20,8 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
 
-from distvec.spark.cluster.supervise import supervise
+from distvec.spark.cluster.registry import Registry
+from distvec.spark.cluster.supervise import ServerSpec, supervise
 from distvec.spark.cluster.supervised_servers import SupervisedServers
 from distvec.spark.jobs.application import (
     YOUNG_SECONDS,
@@ -34,6 +35,7 @@ from distvec.spark.jobs.background import BackgroundJob
 from distvec.spark.jobs.failures import reason_of
 from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
+from ps_backend.processes.server_process import START_SECONDS
 
 
 class CancelGuard:
@@ -99,13 +101,16 @@ class ExecutorServers(SupervisedServers):
         host = conf.get("spark.driver.host") or "127.0.0.1"
         task_cores = max(1, int(float(conf.get("spark.task.cpus") or 1)))
         threads = task_cores if cores is None else cores
-        super().__init__(
+        super().__init__(servers, host=host, threads=threads, tls=tls)
+        self.registry = Registry(servers)
+        self.serve_directory(self.registry, conf.get("spark.driver.bindAddress") or host)
+        self._orders = ServerSpec(
+            self.registry_address,
+            self.token,
             servers,
-            host=host,
-            bind=conf.get("spark.driver.bindAddress") or host,
-            memory=memory,
-            threads=threads,
-            tls=tls,
+            memory,
+            threads,
+            authority="" if self.signer is None else self.signer.authority,
             extensions=extensions,
         )
         self._context = spark_context
@@ -123,14 +128,17 @@ class ExecutorServers(SupervisedServers):
 
     # --- starting and stopping --------------------------------------------------------------------
 
-    def _begin(self, deadline: float) -> None:
+    def _begin(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        self._orders = replace(self._orders, start_seconds=max(timeout, START_SECONDS))
         self._guard.up()
         self._wait_for_executors(deadline)
-        self._start_job(dict.fromkeys(range(self.registry.servers), 0))
+        self._start_job(dict.fromkeys(range(self.servers), 0))
         self._placer.start()
 
     def _end(self) -> None:
         self._guard.down()
+        self.registry.stop("the servers were stopped; start some: PSContext.get_or_create(spark)")
         seconds = 0.0 if self.registry.owned == 0 else _STOP_SECONDS
         deadline = time.monotonic() + seconds
         for job in self._jobs:
@@ -139,12 +147,19 @@ class ExecutorServers(SupervisedServers):
         for job in self._jobs:  # tasks that wait for a slot hear of nothing else
             job.cancel(deadline - time.monotonic())
 
+    def _wait_until_serving(self, seconds: float) -> bool:
+        return self.registry.wait_until_serving(seconds)
+
+    def _give_up(self, reason: str) -> None:
+        self._failure = self._failure or f"{reason}; start again: PSContext.get_or_create(spark)"
+        self.registry.stop(self._failure)
+
     def _wait_for_executors(self, deadline: float) -> None:
         """Let a young application get its executors, or all servers would be on the first one.
 
         Raises ``PSError`` if the servers would take all slots that it has then.
         """
-        context, servers = self._context, self.registry.servers
+        context, servers = self._context, self.servers
         while time.monotonic() < deadline and awaits_executors(context):
             young = seconds_since_start(context) < YOUNG_SECONDS
             if not self._lack() and not (young and len(slots(context)) < servers):
@@ -160,27 +175,29 @@ class ExecutorServers(SupervisedServers):
         total = all_slots(self._context)
         if total > self._slots_needed:
             return ""
-        servers, cores = self.registry.servers, self._orders.threads
+        servers, cores = self.servers, self.threads
         return (
             f"servers={servers} (cores={cores}) hold {self._slots_needed} slots as long as they "
             f"run, which would leave none for other jobs: the application has {total}"
         )
 
     def _not_all_up(self, timeout: float) -> str:
-        got, wanted = self.registry.owned, self.registry.servers
+        got, wanted = self.registry.owned, self.servers
+        seen = f"Seen: {self.registry.missing()}"
         if got == wanted:
-            return super()._not_all_up(timeout)
+            return f"{super()._not_all_up(timeout)}. {seen}"
         return (
             f"servers={wanted} need {wanted} free slots on executors "
-            f"(cores={self._orders.threads}), but only {got} came free in {timeout:g} s; there are "
-            f"{all_slots(self._context)} for ordinary tasks. {_WHAT_TO_DO}, or end its other jobs"
+            f"(cores={self.threads}), but only {got} came free in {timeout:g} s; there are "
+            f"{all_slots(self._context)} for ordinary tasks. {_WHAT_TO_DO}, or end its other jobs. "
+            f"{seen}"
         )
 
     # --- the jobs' threads ------------------------------------------------------------------------
 
     def _start_job(self, placements: dict[int, int]) -> None:
         """Start servers (by number) that were placed so often."""
-        description = f"distvec: {len(placements)} of {self.registry.servers} parameter servers"
+        description = f"distvec: {len(placements)} of {self.servers} parameter servers"
         work = functools.partial(self._run_job, placements)
         job = BackgroundJob(self._context, work, self._group, description)
         self._jobs = [*(one for one in self._jobs if one.is_alive), job]

@@ -1,6 +1,6 @@
 """Who serves where: the driver's record of the servers that it has started.
 
-Who supervises a server (a Spark task, or a thread of the driver) holds a connection to the registry
+Who supervises a server (a Spark task) holds a connection to the registry
 and a lease on the server's number, which it renews. Each number has one owner. A second task for
 the same number (a speculative copy) is told to wait, and becomes the owner when the first one's
 connection breaks or its lease runs out.
@@ -16,6 +16,7 @@ import itertools
 import threading
 import time
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from ps_backend.client import Location
 from ps_backend.errors import ServerLost
@@ -74,6 +75,24 @@ class _Owner:
     @property
     def is_gone(self) -> bool:
         return not (self.connected and self.is_fresh)
+
+
+class ServerDirectory(Protocol):
+    """A ``Directory`` of servers that are kept running, and which processes they are."""
+
+    def locate(self, server: int) -> Location | None:
+        """Where ``server`` is; None if none serves right now. ``ServerLost`` if none ever will."""
+
+    @property
+    def generations(self) -> tuple[int, ...]:
+        """How often each server was replaced."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids, on the servers' machines; 0 for a server that is being replaced."""
+
+    def diagnose(self, address: str) -> str | None:
+        """What is known of the server at ``address`` if it is lost."""
 
 
 class Registry:

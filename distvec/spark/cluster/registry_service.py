@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from distvec.spark.cluster.registry import LEASE_SECONDS, Claim, Registry
+from distvec.spark.cluster.registry import LEASE_SECONDS, Claim, Registry, ServerDirectory
 from distvec.spark.cluster.signed_lines import SignedLines, ask_once
 from distvec.spark.cluster.signed_service import SignedService
 from ps_backend.client import Location
@@ -22,34 +22,41 @@ class RegistryService(SignedService):
     """Answers tasks' claims and clients' questions."""
 
     def __init__(
-        self, registry: Registry, host: str, bind: str, key: str, sign: Sign | None = None
+        self, directory: ServerDirectory, host: str, bind: str, key: str, sign: Sign | None = None
     ) -> None:
-        """As ``SignedService``; ``sign`` makes the certificates of servers."""
-        self._registry, self._sign = registry, sign
+        """As ``SignedService``; ``sign`` makes the certificates of servers.
+
+        Servers are claimed where ``directory`` is a ``Registry``.
+        """
+        self._directory, self._sign = directory, sign
         super().__init__(host, bind, key, name="distvec-registry", silence=LEASE_SECONDS)
 
     def converse(self, lines: SignedLines) -> None:
         """Answer one question after the other."""
-        connection = self._registry.new_connection()
+        registry = self._directory if isinstance(self._directory, Registry) else None
+        connection = 0 if registry is None else registry.new_connection()
         try:
             while True:
-                lines.send(self._answer(lines.receive(), connection))
+                question = lines.receive()
+                if "locate" in question:
+                    answer = _located(self._directory, int(question["locate"]))
+                elif "certify" in question and self._sign is not None:
+                    answer = {"certificate": self._sign(str(question["certify"]))}
+                elif registry is not None:
+                    claim = Claim(**question["claim"])
+                    state = registry.renew(claim, connection)
+                    answer = {"state": state, "life": registry.life(claim)}
+                else:
+                    return
+                lines.send(answer)
         finally:
-            self._registry.let_go(connection)
-
-    def _answer(self, question: dict[str, Any], connection: int) -> dict[str, Any]:
-        registry = self._registry
-        if "locate" in question:
-            return _located(registry, int(question["locate"]))
-        if "certify" in question and self._sign is not None:
-            return {"certificate": self._sign(str(question["certify"]))}
-        claim = Claim(**question["claim"])
-        return {"state": registry.renew(claim, connection), "life": registry.life(claim)}
+            if registry is not None:
+                registry.let_go(connection)
 
 
-def _located(registry: Registry, server: int) -> dict[str, Any]:
+def _located(directory: ServerDirectory, server: int) -> dict[str, Any]:
     try:
-        location = registry.locate(server)
+        location = directory.locate(server)
     except ServerLost as error:
         return {"over": str(error)}
     return {} if location is None else asdict(location)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
-import threading
+import time
 from dataclasses import dataclass
 
 from pyspark import SparkContext
 from pyspark.resource import ResourceProfile
 
 from distvec.spark.cluster.executors import ExecutorServers
-from distvec.spark.cluster.supervise import LocalRegistryClient, Supervisor
 from distvec.spark.cluster.supervised_servers import SupervisedServers
 from distvec.spark.jobs.application import is_local
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, parse_size
 from ps_backend.client import Client
 from ps_backend.errors import PSError
+from ps_backend.processes.launcher import LocalServers, launch_local
 
 _HOST = "127.0.0.1"
-_STOP_SECONDS = 10.0
 
 
 class DriverServers(SupervisedServers):
-    """They end with the driver's process even if it is killed."""
+    """Those that ``launch_local`` keeps running beside the driver, for ``local[N]``.
+
+    Tasks there would take the slots of all other jobs. They end with the driver's process even if
+    it is killed.
+    """
 
     def __init__(
         self,
@@ -40,38 +43,41 @@ class DriverServers(SupervisedServers):
         """
         share = max(1, (os.cpu_count() or 1) // max(1, servers))
         super().__init__(
-            servers,
-            host=_HOST,
-            bind=_HOST,
-            memory=memory,
-            threads=share if threads is None else threads,
-            tls=tls,
-            extensions=extensions,
+            servers, host=_HOST, threads=share if threads is None else threads, tls=tls
         )
-        self._threads = [
-            threading.Thread(
-                target=self._supervise, args=(k,), name=f"distvec-server-{k}", daemon=True
-            )
-            for k in range(servers)
-        ]
+        self._memory, self._extensions = memory, extensions
+        self._local: LocalServers | None = None
 
-    def _begin(self, deadline: float) -> None:
-        for thread in self._threads:
-            thread.start()
+    @property
+    def failure(self) -> str:
+        """Why a server will never run again, if so."""
+        return "" if self._local is None else self._local.failure
+
+    def _begin(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        try:
+            self._local = launch_local(
+                self.servers,
+                memory=self._memory,
+                token=self.token,
+                timeout=timeout,
+                threads=self.threads,
+                restart=True,
+                signer=self.signer,
+                extensions=self._extensions,
+            )
+        except PSError as error:
+            if time.monotonic() < deadline:
+                raise
+            raise PSError(f"{self._not_all_up(timeout)}. Seen: {error}") from None
+        self.serve_directory(self._local, _HOST)
 
     def _end(self) -> None:
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(_STOP_SECONDS)
+        if self._local is not None:
+            self._local.stop()
 
-    def _supervise(self, number: int) -> None:
-        try:
-            signer = None if self.authority is None else self.authority.signer
-            Supervisor(
-                self._orders, number, number, LocalRegistryClient(self.registry, signer)
-            ).run()
-        except PSError as error:
-            self._give_up(str(error))
+    def _wait_until_serving(self, seconds: float) -> bool:
+        return not self.failure
 
 
 @dataclass(frozen=True)

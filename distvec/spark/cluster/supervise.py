@@ -1,13 +1,12 @@
-"""Keeping one server running: on an executor by a task, beside the driver by a thread."""
+"""The task that keeps one server running on an executor."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark import TaskContext
 
@@ -18,7 +17,6 @@ from distvec.spark.cluster.registry import (
     SERVE_SECONDS,
     STOP,
     Claim,
-    Registry,
 )
 from distvec.spark.cluster.signed_lines import SignedLines, connect
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget
@@ -57,44 +55,25 @@ class Grant:
 
     state: str
     life: int
-    seconds: float
-    """So long after the claim was sent the server may answer, if it is to serve."""
 
 
-class RegistryClient(Protocol):
-    """Where a supervisor claims its server's number."""
-
-    def claim(self, claim: Claim, seconds: float) -> Grant:
-        """What to do; waits a moment if it is nothing new.
-
-        Raises ``OSError``, also if there is no answer in so many seconds.
-        """
-
-    def certify(self, request: str) -> str:
-        """A certificate for a new server's request (both PEM). Raises ``OSError``."""
-
-    @property
-    def host(self) -> str:
-        """The name of this machine for servers to listen at; after a claim."""
-
-    def close(self) -> None:
-        """Leave. Idempotent."""
-
-
-class RemoteRegistryClient:
-    """The registry on the driver, for a task."""
+class RegistryClient:
+    """Where a task claims its server's number: the registry on the driver."""
 
     def __init__(self, address: tuple[str, int], key: str) -> None:
         self._address, self._key = address, key
         self._lines: SignedLines | None = None
 
     def claim(self, claim: Claim, seconds: float) -> Grant:
-        """As ``RegistryClient``; connects if need be."""
+        """What to do; the registry waits a moment if that is nothing new.
+
+        Raises ``OSError``, also if there is no answer in so many seconds.
+        """
         answer = self._ask({"claim": asdict(claim)}, seconds)
-        return Grant(str(answer["state"]), int(answer["life"]), SERVE_SECONDS)
+        return Grant(str(answer["state"]), int(answer["life"]))
 
     def certify(self, request: str) -> str:
-        """As ``RegistryClient``; connects if need be."""
+        """A certificate for a new server's request (both PEM). Raises ``OSError``."""
         return str(self._ask({"certify": request}, _MESSAGE_SECONDS)["certificate"])
 
     def _ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -114,40 +93,11 @@ class RemoteRegistryClient:
         return "127.0.0.1" if self._lines is None else self._lines.local_host
 
     def close(self) -> None:
-        """As ``RegistryClient``."""
+        """Leave. Idempotent."""
         lines, self._lines = self._lines, None
         if lines is not None:
             with suppress(OSError):
                 lines.close()
-
-
-class LocalRegistryClient:
-    """The registry of this process, for a thread of the driver.
-
-    Nobody else ever supervises its server, so it may answer for ever: also where the driver is so
-    busy that no thread of it comes to claim anything.
-    """
-
-    host = "127.0.0.1"
-
-    def __init__(self, registry: Registry, signer: Signer | None = None) -> None:
-        self._registry, self._connection = registry, registry.new_connection()
-        self._signer = signer
-
-    def claim(self, claim: Claim, seconds: float) -> Grant:
-        """As ``RegistryClient``."""
-        state = self._registry.renew(claim, self._connection)
-        return Grant(state, self._registry.life(claim), math.inf)
-
-    def certify(self, request: str) -> str:
-        """As ``RegistryClient``."""
-        if self._signer is None:
-            raise PSError("the servers of this application have no certificates")
-        return self._signer.sign(request)
-
-    def close(self) -> None:
-        """As ``RegistryClient``."""
-        self._registry.let_go(self._connection)
 
 
 def supervise(orders: ServerSpec, numbers: Iterable[int]) -> Iterator[int]:
@@ -159,7 +109,7 @@ def supervise(orders: ServerSpec, numbers: Iterable[int]) -> Iterator[int]:
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("supervise runs inside a Spark task")
-    desk = RemoteRegistryClient(orders.registry, orders.token)
+    desk = RegistryClient(orders.registry, orders.token)
     retry = context.attemptNumber() > 0
     Supervisor(orders, server, context.taskAttemptId(), desk, retry=retry).run()
     return iter(())
@@ -239,7 +189,7 @@ class Supervisor:
                 continue
             self._unanswered = False
             if told.state == SERVE:
-                self._until = sent + told.seconds
+                self._until = sent + SERVE_SECONDS
             return told
 
     def _certify(self, request: str) -> str:

@@ -8,16 +8,13 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from distvec.spark.cluster.registry import Registry
+from distvec.spark.cluster.registry import ServerDirectory
 from distvec.spark.cluster.registry_service import RegistryService
-from distvec.spark.cluster.supervise import ServerSpec
-from ps_backend.arguments import NO_EXTENSIONS, Extensions, is_loopback
+from ps_backend.arguments import is_loopback
 from ps_backend.client import Client, Tls
 from ps_backend.errors import PSError, ServerLost
-from ps_backend.processes.server_process import START_SECONDS
 
 if TYPE_CHECKING:
     from ps_backend.processes.certificates import Authority
@@ -61,18 +58,11 @@ _TRY_SECONDS = 10.0
 class SupervisedServers(ABC):
     """``servers`` running servers; one that is lost is replaced by an empty one."""
 
-    def __init__(
-        self,
-        servers: int,
-        *,
-        host: str,
-        bind: str,
-        memory: int | None,
-        threads: int,
-        tls: bool | None,
-        extensions: Extensions = NO_EXTENSIONS,
-    ) -> None:
-        """Nothing runs yet but the registry, which tasks reach as ``host``; see ``start``.
+    directory: ServerDirectory
+    """Where they are, once they are being started."""
+
+    def __init__(self, servers: int, *, host: str, threads: int, tls: bool | None) -> None:
+        """Nothing runs yet; see ``start``. Others reach this machine as ``host``.
 
         ``tls`` as of ``authority_for``.
         """
@@ -80,30 +70,31 @@ class SupervisedServers(ABC):
             raise ValueError(f"servers must be 1 or more, got {servers}")
         if threads < 1:
             raise ValueError(f"cores must be 1 or more, got {threads}")
+        self.servers, self.threads, self._host = servers, threads, host
         self.token = secrets.token_urlsafe(32)
-        self.registry = Registry(servers)
         self.authority = authority_for(tls, host)
         """Who signs the servers' certificates; None if they serve without TLS."""
-        self.failure = ""
-        """Why no server will ever run again, if so."""
-        self._stopping = threading.Event()
-        signer = None if self.authority is None else self.authority.signer
-        sign, authority = (None, "") if signer is None else (signer.sign, signer.authority)
-        self._service = RegistryService(self.registry, host, bind, self.token, sign)
-        self._orders = ServerSpec(
-            self.registry_address,
-            self.token,
-            servers,
-            memory,
-            threads,
-            authority=authority,
-            extensions=extensions,
-        )
+        self.signer = None if self.authority is None else self.authority.signer
+        self._stopping, self._failure = threading.Event(), ""
+        self._service: RegistryService | None = None
+
+    def serve_directory(self, directory: ServerDirectory, bind: str) -> None:
+        """Let tasks ask ``directory``, at the address ``bind`` of this machine."""
+        sign = None if self.signer is None else self.signer.sign
+        self.directory = directory
+        self._service = RegistryService(directory, self._host, bind, self.token, sign)
 
     @property
     def registry_address(self) -> tuple[str, int]:
         """Where the registry answers who knows the token."""
+        if self._service is None:
+            raise RuntimeError("the servers were not started")
         return self._service.address
+
+    @property
+    def failure(self) -> str:
+        """Why no server will ever run again, if so."""
+        return self._failure
 
     @property
     def tls(self) -> Tls | None:
@@ -113,11 +104,11 @@ class SupervisedServers(ABC):
     @property
     def pids(self) -> tuple[int, ...]:
         """Process ids, on the servers' machines; 0 for a server that is being replaced."""
-        return self.registry.pids
+        return self.directory.pids
 
     def diagnose(self, address: str) -> str | None:
         """What is known of the server at ``address`` if it is lost."""
-        return self.failure or self.registry.diagnose(address)
+        return self.failure or self.directory.diagnose(address)
 
     def start(self, timeout: float) -> Client:
         """Start all; a client with a session on them, when all have answered it.
@@ -127,27 +118,25 @@ class SupervisedServers(ABC):
         server wrote is part of the error if it ended.
         """
         deadline = time.monotonic() + timeout
-        self._orders = replace(self._orders, start_seconds=max(timeout, START_SECONDS))
         try:
-            self._begin(deadline)
+            self._begin(timeout)
             seen = ""
-            while self.registry.wait_until_serving(max(0.0, deadline - time.monotonic())):
+            while self._wait_until_serving(max(0.0, deadline - time.monotonic())):
                 try:
                     return self._connect(max(_CONNECT_SECONDS, deadline - time.monotonic()))
                 except ServerLost as error:
                     seen = f". When they were there last: {error}"
                     if time.monotonic() > deadline:
                         break
-            missing = self.registry.missing()
-            raise PSError(self.failure or f"{self._not_all_up(timeout)}. Seen: {missing}{seen}")
+            raise PSError(self.failure or f"{self._not_all_up(timeout)}{seen}")
         except BaseException:
             self.stop()
             raise
 
     def _connect(self, seconds: float) -> Client:
         return Client.follow(
-            self.registry,
-            self.registry.servers,
+            self.directory,
+            self.servers,
             token=self.token,
             timeout=min(seconds, _TRY_SECONDS),
             tls=self.tls,
@@ -162,24 +151,24 @@ class SupervisedServers(ABC):
         if self._stopping.is_set():
             return
         self._stopping.set()
-        self.registry.stop("the servers were stopped; start some: PSContext.get_or_create(spark)")
         self._end()
-        self._service.close()
+        if self._service is not None:
+            self._service.close()
 
     @abstractmethod
-    def _begin(self, deadline: float) -> None:
-        """Start the supervisors."""
+    def _begin(self, timeout: float) -> None:
+        """Start them, and ``serve_directory``; they have so many seconds."""
 
     @abstractmethod
     def _end(self) -> None:
-        """Wait for the supervisors, who were told to stop."""
+        """End them, and wait."""
+
+    @abstractmethod
+    def _wait_until_serving(self, seconds: float) -> bool:
+        """Wait until all servers answer, or did; False if some do not in time, or never will."""
 
     def _not_all_up(self, timeout: float) -> str:
         return (
-            f"not all of the {self.registry.servers} servers answered in {timeout:g} s; pass a "
-            "longer timeout"
+            f"not all of the {self.servers} servers answered in {timeout:g} s; pass a longer "
+            "timeout"
         )
-
-    def _give_up(self, reason: str) -> None:
-        self.failure = self.failure or f"{reason}; start again: PSContext.get_or_create(spark)"
-        self.registry.stop(self.failure)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from distvec.spark.cluster.registry import Registry
 from distvec.spark.cluster.registry_service import RegistryService
-from distvec.spark.cluster.supervise import RemoteRegistryClient, ServerSpec, Supervisor
+from distvec.spark.cluster.supervise import RegistryClient, ServerSpec, Supervisor
 from ps_backend.errors import PSError
 from tests.waiting import PATIENCE, join_all
 
@@ -30,7 +30,7 @@ def supervised(attempts, listening):
     """Tasks that supervise server 0, in threads: yields the threads and their errors by attempt."""
     orders = ServerSpec(listening.address, KEY, 1, 1 << 26, 1)
     found = {
-        attempt: Supervisor(orders, 0, attempt, RemoteRegistryClient(listening.address, KEY))
+        attempt: Supervisor(orders, 0, attempt, RegistryClient(listening.address, KEY))
         for attempt in attempts
     }
     errors = {}

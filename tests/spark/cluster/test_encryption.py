@@ -14,7 +14,7 @@ from distvec.spark import PSContext
 from distvec.spark.cluster.registry import Claim, Registry
 from distvec.spark.cluster.registry_service import RegistryService
 from distvec.spark.cluster.signed_lines import ask_once
-from distvec.spark.cluster.supervise import RemoteRegistryClient, ServerSpec, Supervisor
+from distvec.spark.cluster.supervise import RegistryClient, ServerSpec, Supervisor
 from distvec.spark.cluster.supervised_servers import authority_for
 from distvec.spark.task_session import join
 from ps_backend.client import Client
@@ -40,7 +40,7 @@ def running(authority):
     registry = Registry(1)
     listening = RegistryService(registry, "127.0.0.1", "127.0.0.1", KEY, authority.sign)
     orders = ServerSpec(listening.address, KEY, 1, 1 << 26, 1, authority=authority.signer.authority)
-    supervisor = Supervisor(orders, 0, 1, RemoteRegistryClient(listening.address, KEY))
+    supervisor = Supervisor(orders, 0, 1, RegistryClient(listening.address, KEY))
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from distvec.spark.cluster.registry import LEAVE, SERVE, STOP, WAIT, Claim, Registry
-from distvec.spark.cluster.supervise import LocalRegistryClient
 from ps_backend.errors import ServerLost
 from ps_backend.transport import Location
 
@@ -115,11 +112,6 @@ def test_each_life_has_a_number_that_no_other_ever_has():
     assert registry.locate(0) == Location("a:2", 2)
     registry.claim(Claim(0, 7, "", 0, "it was killed"), 3)
     assert registry.life(first) == 4
-
-
-def test_a_server_beside_the_driver_needs_no_leave_to_answer():
-    told = LocalRegistryClient(Registry(1)).claim(Claim(0, 7), 1.0)
-    assert (told.state, told.life, told.seconds) == (SERVE, 1, math.inf)
 
 
 def test_the_task_of_a_lost_server_that_spark_repeats_leaves_and_the_driver_places_it():

@@ -82,7 +82,7 @@ def test_a_task_whose_server_starts_hears_of_the_end(gate):
 
 
 def test_a_start_that_takes_too_long_tells_what_was_seen(gate):
-    told = r"1 servers answered in 0\.5 s; .*\. Seen: server 0: its process is starting"
+    told = r"1 servers answered in 0\.5 s; .*\. Seen: server 0 did not come up in time"
     with pytest.raises(PSError, match=told):
         DriverServers(1, memory=1 << 26).start(0.5)
 
@@ -102,7 +102,7 @@ def test_a_server_lost_before_the_session_is_open_is_waited_for(monkeypatch):
     try:
         with servers.start(PATIENCE) as client:
             assert [status.pid for status in client.status()] == [*servers.pids] != first
-        assert servers.registry.generations == (1,)
+        assert servers.directory.generations == (1,)
     finally:
         servers.stop()
 
@@ -155,7 +155,7 @@ from distvec.spark.cluster import supervise
 
 address, key = json.loads(sys.argv[1]), sys.argv[2]
 orders = supervise.ServerSpec(tuple(address), key, 1, 1 << 26, 1)
-supervise.Supervisor(orders, 0, 1, supervise.RemoteRegistryClient(tuple(address), key)).run()
+supervise.Supervisor(orders, 0, 1, supervise.RegistryClient(tuple(address), key)).run()
 """
 
 
