@@ -18,6 +18,7 @@ from distvec.array import (
 from distvec.array.collectives import scan, search
 from distvec.array.collectives import sort as sorting
 from distvec.array.core import conversion, shapes
+from distvec.array.core.handle import as_stored
 from distvec.array.core.operators import Arithmetic
 from distvec.array.dispatch import functions, ufuncs
 from distvec.array.error_hints import refuse_shuffle
@@ -111,8 +112,9 @@ class DistArray(Arithmetic):
         ``format``: ``"text"``; ``"dot"``, for Graphviz; or ``"svg"``, a drawing by Graphviz'
         command ``dot``, which must be installed for it.
         """
-        known = self.node.known
-        template: Template | None = self.node.origin if known else self.session.plan(self)
+        stored = as_stored(self)
+        known = stored.node.known
+        template: Template | None = stored.node.origin if known else self.session.plan(stored)
         if format != "text":
             return Explanation(draw(template or Template([], []), format))
         if template is None:

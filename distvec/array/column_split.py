@@ -22,18 +22,20 @@ import numpy.typing as npt
 
 from distvec.array import products
 from distvec.array.array import DistArray
-from distvec.array.core import conversion, shapes
+from distvec.array.core import shapes
 from distvec.array.core.builder import express
-from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.core.handle import is_split_by_columns
+from distvec.array.core.operators import elementwise
 from distvec.array.dispatch.column_split import function_of_columns, join_rows, ufunc_of_columns
 from distvec.array.error_hints import refuse_shuffle
+from distvec.array.indexing.getitem import plain
+from distvec.array.indexing.parse_key import At, Mask, Take, parse
 from distvec.array.indexing.pull_push import addable, as_indices
 from distvec.array.random import Random
 from distvec.array.transposed import (
     beside_table,
     collected_transpose,
     exchanged_axes,
-    is_split_by_columns,
     redistribute,
     transpose,
 )
@@ -137,38 +139,6 @@ class Transposed(DistArray):
         """Let it stand for ``value`` cast to its own dtype; errors as of any array."""
         self.table.assign(beside_table(value), name)
         return self
-
-    # --- values -------------------------------------------------------------------------------
-
-    def persist(self) -> Self:
-        """As of the table."""
-        self.table.persist()
-        return self
-
-    def explain(self, format: str = "text") -> str:
-        """As of the table."""
-        return self.table.explain(format)
-
-    def numpy(self) -> npt.NDArray[Any]:
-        """The values, pulled to the client."""
-        return conversion.numpy(self.table).T
-
-    def tolist(self) -> Any:
-        """The values as lists of Python scalars; they are pulled as by ``numpy``."""
-        return self.numpy().tolist()
-
-    def item(self, *args: Any) -> Any:
-        """One element as a Python scalar: that at an index, or at two; or the only one."""
-        index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
-        if len(index) == 1:
-            index = divmod(range(self.size)[index[0]], self.shape[1])
-        return self.table.item(*index[::-1])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self.table.__array__(dtype, copy).T
-
-    def __bytes__(self) -> bytes:
-        return bytes(self.__array__())
 
     # --- rows ---------------------------------------------------------------------------------
 
@@ -296,38 +266,24 @@ def _exchanged_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple[Any, Any], i
 
     ``IndexError`` as NumPy's, ``TypeError`` for what makes other axes.
     """
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if any(one is None or np.ndim(one) > 1 for one in keys):
+    if any(one is None or np.ndim(one) > 1 for one in (key if isinstance(key, tuple) else (key,))):
         raise TypeError(
             "a table that is split by columns takes a number, a slice, a vector of indices or a "
             "mask for its rows, and one for its columns; for masks of its shape write distvec.where"
         )
-    if Ellipsis in [one for one in keys if not np.ndim(one)]:
-        at = [one is Ellipsis for one in keys].index(True)
-        keys[at : at + 1] = [slice(None)] * (3 - len(keys))
-    keys += [slice(None)] * (2 - len(keys))
-    if len(keys) > 2:
-        raise IndexError(f"too many indices for array: array is 2-dimensional, but {key} were")
-    for axis, one in enumerate(keys):
-        _check_range(one, axis, shape[axis])
-    rows, columns = keys
-    if not isinstance(rows, slice) and np.ndim(rows) and np.asarray(rows).dtype == np.bool_:
-        rows = np.flatnonzero(np.asarray(rows))
-    vectors = sum(not isinstance(one, slice) and np.ndim(one) == 1 for one in keys)
-    numbers = sum(not isinstance(one, slice) and np.ndim(one) == 0 for one in keys)
-    return (columns, rows), 2 - numbers - (vectors == 2)
+    rows, columns = parts = parse(shape, key)
+    if isinstance(rows, Mask):
+        rows = Take(np.flatnonzero(np.asarray(rows.mask)))
+    numbers = sum(isinstance(part, At) for part in parts)
+    vectors = sum(isinstance(part, Take | Mask) for part in parts)
+    return (_plain(columns), _plain(rows)), 2 - numbers - (vectors == 2)
 
 
-def _check_range(index: Any, axis: int, length: int) -> None:
-    """``IndexError``, that names our own axis, for numbers out of range."""
-    if isinstance(index, slice | Arithmetic):
-        return
-    numbers = np.asarray(index)
-    if numbers.dtype.kind not in "iu":
-        return
-    for one in (numbers.min(initial=0), numbers.max(initial=-length)):
-        if not -length <= one < length:
-            raise IndexError(f"index {one} is out of bounds for axis {axis} with size {length}")
+def _plain(part: Any) -> Any:
+    """A part as a key has it; arrays on the servers as they are."""
+    if isinstance(part, Take | Mask):
+        return part.indices if isinstance(part, Take) else part.mask
+    return plain(part)
 
 
 # --- where they are made --------------------------------------------------------------------------

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array import reductions
+from distvec.array.core.handle import as_stored
 from distvec.array.core.keywords import stored_in, target_of
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import full
 from distvec.array.indexing.setitem import set_item
 from distvec.array.reductions import as_array
-from distvec.array.transposed import as_stored
 from ps_backend.program import ops
 
 A = TypeVar("A", bound=Arithmetic)

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.core.handle import SessionBase, check_order
+from distvec.array.core.handle import SessionBase, check_order, is_split_by_columns
 from distvec.array.core.operators import elementwise
 from distvec.array.core.shapes import broadcast_to, full, length_of, reshape, shape_of
 from distvec.array.elementwise import array_among
 from distvec.array.manipulation.join import index_of
-from distvec.array.transposed import is_split_by_columns
 from distvec.graph.build import check_dtype
 
 _FLOAT = np.dtype(np.float64)

@@ -18,12 +18,13 @@ import numpy as np
 
 from distvec.array import reductions
 from distvec.array.core.builder import express, host_array, make
+from distvec.array.core.handle import is_split_by_columns
 from distvec.array.core.keywords import NOT_GIVEN, is_given, stored
 from distvec.array.core.operators import Arithmetic, as_operand, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
 from distvec.array.elementwise import apply, full_like
 from distvec.array.reductions import as_array
-from distvec.array.transposed import is_split_by_columns, transpose
+from distvec.array.transposed import transpose
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from distvec.array.core.builder import express, make
+from distvec.array.core.handle import as_stored, is_split_by_columns
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.indexing.getitem import gathered
@@ -49,16 +50,6 @@ def matrix_transpose(x: Any, /) -> Any:
     if x.ndim < 2:
         raise ValueError(f"matrix transpose needs a table, got an array of rank {x.ndim}")
     return transpose(x)
-
-
-def is_split_by_columns(x: Any) -> bool:
-    """Whether ``x`` is a table whose columns are split over the servers, not its rows."""
-    return isinstance(x, Arithmetic) and x.is_split_by_columns
-
-
-def as_stored(x: Any) -> Any:
-    """``x`` as servers have it, split by rows: the transpose of one that is split by columns."""
-    return x.table if x.is_split_by_columns else x
 
 
 def exchanged_axes(axis: Any) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
-from distvec.array.core.handle import check_session
+from distvec.array.core.handle import as_stored, check_session
 from distvec.array.core.operators import Arithmetic
 from distvec.array.products import vdot
-from distvec.array.transposed import as_stored, transpose
+from distvec.array.transposed import transpose
 from distvec.autodiff.reverse import gradients
 from distvec.autodiff.steps import NotDifferentiable
 from distvec.graph.node import Node, conclude, substituted, variable

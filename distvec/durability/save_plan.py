@@ -11,8 +11,13 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from distvec.array.core.handle import Handle, SessionBase, check_session
-from distvec.array.transposed import as_stored, is_split_by_columns
+from distvec.array.core.handle import (
+    Handle,
+    SessionBase,
+    as_stored,
+    check_session,
+    is_split_by_columns,
+)
 from distvec.graph.node import Buffer
 from ps_backend.durability.file_checksums import FileRange, blank_ranges, crc32, unit_of, units
 from ps_backend.durability.file_ranges import bytes_of

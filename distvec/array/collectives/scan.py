@@ -27,7 +27,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.collectives.core import collective
 from distvec.array.core.builder import host_array, make
-from distvec.array.core.handle import check_session
+from distvec.array.core.handle import check_session, is_split_by_columns
 from distvec.array.core.keywords import (
     NOT_GIVEN,
     accumulation_dtype,
@@ -43,7 +43,6 @@ from distvec.array.core.shapes import full, reshape
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import concatenate
 from distvec.array.reductions import axis_of
-from distvec.array.transposed import is_split_by_columns
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS

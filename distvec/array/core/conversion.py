@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.core.handle import Handle
+from distvec.array.core.handle import Handle, as_stored
 from distvec.array.core.shapes import reshape
 from distvec.diagnostics.profile import measured
 from distvec.graph.node import Buffer
@@ -26,7 +26,7 @@ _CPU = 1  # as DLPack numbers kinds of devices
 
 def persist(x: H) -> H:
     """Compute the array, keep it on the servers, and return it. One message per program."""
-    x.session.evaluate(x)
+    x.session.evaluate(as_stored(x))
     return x
 
 
@@ -47,13 +47,15 @@ def buffer_of(x: Handle) -> Buffer:
 
 def numpy(x: Handle) -> npt.NDArray[Any]:
     """The values, pulled to the client: evaluation, then one message per server."""
-    held = x.copy()
+    held = as_stored(x.copy())
     (node,) = x.session.compute(held)
+    value: Any = node.value
     if node.on_client:
-        return np.array(node.value)
-    buffer: Buffer = node.value
-    with measured(x.session.counters):
-        return x.session.client.read(buffer.id, buffer.type)
+        found = np.array(value)
+    else:
+        with measured(x.session.counters):
+            found = x.session.client.read(value.id, value.type)
+    return found.T if x.is_split_by_columns else found
 
 
 def item(x: Handle, *args: Any) -> Any:
@@ -65,6 +67,8 @@ def item(x: Handle, *args: Any) -> Any:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         return numpy(x).reshape(()).item()
     index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+    if len(index) == 1 and x.is_split_by_columns:
+        index = divmod(range(x.size)[index[0]], x.shape[1])
     vector = reshape(x, (x.size,)) if len(index) == 1 < x.ndim else x
     if len(index) != vector.ndim:
         raise ValueError("incorrect number of indices for array")
@@ -110,8 +114,9 @@ def as_bytes(x: Handle) -> bytes:
 
 
 def _transferred(x: Handle, what: str) -> npt.NDArray[Any]:
-    x.session.transfer_implicitly(x.node, what, x.size)
-    x.session.evaluate_implicitly(x, what)
+    stored = as_stored(x)
+    x.session.transfer_implicitly(stored.node, what, x.size)
+    x.session.evaluate_implicitly(stored, what)
     return numpy(x)
 
 

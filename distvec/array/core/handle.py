@@ -219,6 +219,16 @@ def check_cast(dtype: np.dtype[Any], to: np.dtype[Any], casting: Any) -> None:
         )
 
 
+def is_split_by_columns(x: Any) -> bool:
+    """Whether ``x`` is a table whose columns are split over the servers, not its rows."""
+    return isinstance(x, Handle) and x.is_split_by_columns
+
+
+def as_stored(x: Any) -> Any:
+    """``x`` as servers have it, split by rows: the transpose of one that is split by columns."""
+    return x.table if x.is_split_by_columns else x
+
+
 def is_broadcastable(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     """Whether an array of ``shape`` can be stretched to another one."""
     return len(shape) <= len(to) and all(

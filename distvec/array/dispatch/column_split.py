@@ -18,19 +18,19 @@ import numpy.typing as npt
 from distvec.array import products
 from distvec.array.core import shapes
 from distvec.array.core.builder import express, host_array, make
-from distvec.array.core.handle import check_not_slice, check_session, is_broadcastable
+from distvec.array.core.handle import (
+    check_not_slice,
+    check_session,
+    is_broadcastable,
+    is_split_by_columns,
+)
 from distvec.array.core.keywords import leading, stored
 from distvec.array.core.operators import Arithmetic
 from distvec.array.dispatch import functions
 from distvec.array.dispatch.ufuncs import ufunc
 from distvec.array.indexing.pull_push import addable, as_indices
 from distvec.array.reductions import kept
-from distvec.array.transposed import (
-    beside_table,
-    exchanged_axes,
-    is_split_by_columns,
-    transpose,
-)
+from distvec.array.transposed import beside_table, exchanged_axes, transpose
 from distvec.graph import build
 from ps_backend.program.row_ops import JOINS
 from ps_backend.program.types import array_type

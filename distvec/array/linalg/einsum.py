@@ -18,12 +18,12 @@ import numpy as np
 
 from distvec.array import products
 from distvec.array.core.builder import express, make
-from distvec.array.core.handle import check_cast
+from distvec.array.core.handle import as_stored, check_cast
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import array_among
 from distvec.array.products import check_out_of_dot, stored_product
 from distvec.array.reductions import sum
-from distvec.array.transposed import as_stored, redistribute, transpose
+from distvec.array.transposed import redistribute, transpose
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type

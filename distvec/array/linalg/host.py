@@ -14,9 +14,9 @@ import numpy as np
 
 from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.conversion import item
-from distvec.array.core.handle import check_session
+from distvec.array.core.handle import as_stored, check_session, is_split_by_columns
 from distvec.array.core.operators import Arithmetic
-from distvec.array.transposed import as_stored, is_split_by_columns, transpose
+from distvec.array.transposed import transpose
 from distvec.graph import build, host_eval
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS

@@ -19,14 +19,14 @@ from distvec.array import elementwise, products, reductions
 from distvec.array.collectives.core import collective
 from distvec.array.core.builder import host_array, make
 from distvec.array.core.conversion import item, numpy
-from distvec.array.core.handle import check_session
+from distvec.array.core.handle import check_session, is_split_by_columns
 from distvec.array.core.keywords import NOT_GIVEN
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import evaluate
 from distvec.array.linalg import host
 from distvec.array.manipulation.join import column_stack
-from distvec.array.transposed import exchanged_axes, is_split_by_columns, transpose
+from distvec.array.transposed import exchanged_axes, transpose
 from distvec.graph.host_eval import MOST_ELEMENTS
 from ps_backend.program.collectives import TSQR
 from ps_backend.program.types import client_type
