@@ -20,7 +20,7 @@ from benchmarks.latency import PAYLOAD, dots
 from ps_backend.client import Client
 from ps_backend.processes.certificates import Authority
 from ps_backend.processes.launcher import launch_local
-from ps_backend.transport import local_socket
+from ps_backend.transport import framed_client
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -29,7 +29,7 @@ def measure(options: argparse.Namespace) -> Report:
     values = np.random.default_rng(1).random(n)
     raw, target = values.view(np.uint8), np.empty(values.nbytes, dtype=np.uint8)
     vars(os).pop("memfd_create", None)  # as on another host
-    vars(local_socket)["can_be_had"] = lambda: False
+    vars(framed_client)["has_unix_sockets"] = lambda: False
     with (
         sessions(2) as (plain, secured),
         sessions(1) as (one, other),

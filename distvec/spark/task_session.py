@@ -40,17 +40,17 @@ _JOIN_SECONDS = 5.0
 class SessionTicket:
     """How a task joins the driver's session.
 
-    ``registry``, if there is one, knows where servers are that were replaced meanwhile. ``pipe``:
-    keep a stream open to each server, as is worth it for a task that stays. ``tls``: how servers
-    are known that serve with it; no secret. ``lives``: where there is no registry, those of the
-    servers: who joined them in other lives joins anew.
+    ``registry``, if there is one, knows where servers are that were replaced meanwhile. ``eager``:
+    make a connection past gRPC to each server, as is worth it for a task that stays. ``tls``: how
+    servers are known that serve with it; no secret. ``lives``: where there is no registry, those of
+    the servers: who joined them in other lives joins anew.
     """
 
     addresses: tuple[str, ...]
     token: str
     secret: str
     registry: tuple[str, int] | None = None
-    pipe: bool | None = None
+    eager: bool | None = None
     tls: Tls | None = None
     lives: tuple[int, ...] = ()
 
@@ -116,7 +116,7 @@ def _connect(access: SessionTicket) -> Client:
             session=access.secret,
             timeout=_JOIN_SECONDS,
             tls=access.tls,
-            pipe=access.pipe,
+            eager=access.eager,
         )
     return Client.follow(
         RemoteDirectory(access.registry, access.token),
@@ -125,7 +125,7 @@ def _connect(access: SessionTicket) -> Client:
         session=access.secret,
         timeout=_JOIN_SECONDS,
         tls=access.tls,
-        pipe=access.pipe,
+        eager=access.eager,
     )
 
 

@@ -52,7 +52,7 @@ class Client(PublishedArrays):
         tls: str | Path | Tls | None = None,
         tls_cert: str | Path | None = None,
         tls_key: str | Path | None = None,
-        pipe: bool | None = None,
+        eager: bool | None = None,
         diagnose: Diagnose | None = None,
         lease: float | None = None,
         title: str | None = None,
@@ -67,12 +67,12 @@ class Client(PublishedArrays):
         wait for the servers to answer at all; ``retry``: seconds to wait later for one that went
         silent. ``tls``: file (PEM) with the certificate of the authority that signed the servers';
         ``tls_cert`` and ``tls_key``: those with the client's own, for servers that ask for one.
-        ``pipe``: keep a stream open to each server, which halves the work of small requests and
-        holds a thread there; by default whoever opens a session does, and those who join do not, as
-        they may be many. ``title``: of the session that is opened, which must be a new one; with
-        ``attach`` it is there, and is taken over from the client that opened it, or from who has
-        done so before: its next request raises ``SessionFenced``. What it has published is kept
-        (``take_published``). ``restarts``: somebody starts a server that died again, at its
+        ``eager``: make a connection past gRPC to each server, for small requests to other hosts,
+        too, which holds a thread there; by default whoever opens a session does, and those who join
+        do not, as they may be many. ``title``: of the session that is opened, which must be a new
+        one; with ``attach`` it is there, and is taken over from the client that opened it, or from
+        who has done so before: its next request raises ``SessionFenced``. What it has published is
+        kept (``take_published``). ``restarts``: somebody starts a server that died again, at its
         address; it is waited for, and what it held is lost, as of ``follow``. Raises
         ``ServerLost``, ``AuthenticationError``, ``SessionUnknown``.
         """
@@ -81,12 +81,12 @@ class Client(PublishedArrays):
         addresses = server_addresses(addresses)
         check_token(token)
         check_seconds("timeout", timeout)
-        keep = session is None if pipe is None else pipe
+        keep = session is None if eager is None else eager
         twice = [address for address in addresses if addresses.count(address) > 1]
         if twice:
             raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
         trusted = tls_of(tls, tls_cert, tls_key)
-        make = partial(GrpcTransport, token=token, tls=trusted, pipe=keep)
+        make = partial(GrpcTransport, token=token, tls=trusted, eager=keep)
         transports: list[Transport] = [
             SameAddressTransport(one, make) if restarts else make(one) for one in addresses
         ]
@@ -113,7 +113,7 @@ class Client(PublishedArrays):
         timeout: float = 10.0,
         retry: float = 10.0,
         tls: Tls | None = None,
-        pipe: bool | None = None,
+        eager: bool | None = None,
         diagnose: Diagnose | None = None,
         lease: float | None = None,
     ) -> Self:
@@ -122,8 +122,8 @@ class Client(PublishedArrays):
         When one was replaced by an empty one, requests that need what was lost raise ``ServerLost``
         with the numbers of the buffers; all others succeed. Otherwise as ``connect``.
         """
-        keep = session is None if pipe is None else pipe
-        make = partial(GrpcTransport, token=token, tls=tls, pipe=keep)
+        keep = session is None if eager is None else eager
+        make = partial(GrpcTransport, token=token, tls=tls, eager=keep)
         transports = follow_all(directory, servers, make, RetryPolicy(timeout).pauses())
         return cls._over(
             transports,

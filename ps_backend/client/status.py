@@ -99,7 +99,9 @@ def server_status(
     cannot be reached in ``timeout`` seconds, or is reached and does not answer for five.
     """
     trusted = tls_of(tls, tls_cert, tls_key)
-    transports = [GrpcTransport(address, token=token, tls=trusted) for address in addresses]
+    transports = [
+        GrpcTransport(address, token=token, tls=trusted, near=False) for address in addresses
+    ]
     counters, retry = Counters(len(addresses)), RetryPolicy(timeout)
     links = [
         ServerLink(transport, k, counters, retry=retry, diagnose=None)

@@ -1,4 +1,4 @@
-"""The server behind gRPC, and what is beside it where client and server are on one host.
+"""The server behind gRPC, and what goes past it: framed connections, and shared memory.
 
 Messages are serialized here and not by gRPC's stubs, so that bulk data is copied once only and the
 server can check the token before it parses anything.
@@ -26,9 +26,7 @@ from ps_backend.transport.base import (
     Pending,
     Unavailable,
 )
-from ps_backend.transport.bulk_sockets import BulkSockets
-from ps_backend.transport.local_socket import LocalSocket
-from ps_backend.transport.pipe import Pipe, PipeRefused
+from ps_backend.transport.framed_client import FramedClient
 from ps_backend.transport.shared_memory import SHARED_BYTES, SharedBulk, WholeTransfer
 from ps_backend.transport.timeouts import (
     CLIENT_OPTIONS,
@@ -104,15 +102,15 @@ class GrpcTransport:
         *,
         token: str | None = None,
         tls: Tls | None = None,
-        pipe: bool = False,
         peer: bool = False,
         near: bool = True,
+        eager: bool = False,
     ) -> None:
         """``tls``: whom to take for the server; None: nothing is encrypted.
 
-        ``pipe``: keep a stream open for small requests. It holds a thread of the server.
-        ``peer``: who calls is another server. ``near``: small requests go over a socket instead, as
-        soon as a server on this host has said that it has one.
+        ``peer``: who calls is another server. ``near``: a Unix socket may be used, if the server
+        is on this host. ``eager``: small requests go over a connection past gRPC also to another
+        host, which holds a thread there; else once there is one for large arrays.
         """
         self.address, self._closed = address, False
         check_token(token)
@@ -121,17 +119,21 @@ class GrpcTransport:
         methods = f"/{SERVICE}/{PEER if peer else ''}"
         self._unary: Any = self._channel.unary_unary(f"{methods}Call", None, None)
         self._stream: Any = self._channel.stream_stream(f"{methods}Stream", None, None)
-        open_pipe: Any = self._channel.stream_stream(f"{methods}Pipe", None, None)
         open_shared: Any = self._channel.stream_stream(f"{methods}Shared", None, None)
         self._shared = SharedBulk(partial(open_shared, metadata=self._metadata))
-        self._pipe = Pipe(partial(open_pipe, metadata=self._metadata)) if pipe else None
         self._runs = partial(completes_handshake, address, token=token, tls=tls)
         self._look: Any = self._channel.unary_unary(f"{methods}Look", None, None)
         self._invite: Any = self._channel.unary_unary(f"{methods}Invite", None, None)
-        self._sockets = BulkSockets(
-            address, token, tls, self._invitation, self._waits, MOST_REPLY_BYTES
+        self._framed = FramedClient(
+            address,
+            token,
+            tls,
+            self._invitation,
+            self._waits,
+            MOST_REPLY_BYTES,
+            near=near,
+            eager=eager,
         )
-        self._local = LocalSocket(token, self._waits, MOST_REPLY_BYTES) if near else None
 
     def begin_anew(self, generation: int) -> bool:
         """No: nobody else has its place."""
@@ -140,11 +142,11 @@ class GrpcTransport:
     @property
     def bulk_way(self) -> str:
         """How bulk data went last, for people; empty before it was needed."""
-        return "shared memory" if self._shared.is_there else self._sockets.way
+        return "shared memory" if self._shared.is_there else self._framed.way
 
     def find_bulk_way(self) -> str:
         """How bulk data goes to another host, found out now."""
-        return self._sockets.reach()
+        return self._framed.reach()
 
     def call(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -162,14 +164,12 @@ class GrpcTransport:
             return self._finish(whole, self._send(whole.data), request, payload, into)
         if size > SMALL_BYTES:
             return self._bulk(request, payload, into)
-        data, kind = _message(request, payload), request.WhichOneof("body")
-        if self._local is not None and self._local.send(data):
-            reply = self._local.receive(_deadline(kind))
-        elif (pipe := self._pipe_for(kind)) is not None and pipe.send(data):
-            reply = self._from_pipe(pipe, data, _deadline(kind))
-        else:
-            reply = self._by_itself(data, _deadline(kind))
-        return self._unpack(reply, len(data), into)
+        message, kind = request.SerializeToString(), request.WhichOneof("body")
+        sent = self._framed.send(message, payload)
+        if sent is not None:
+            return self._received(request, message, sent.receive(_deadline(kind), into))
+        data = _with_chunk(message, payload)
+        return self._unpack(self._by_itself(data, _deadline(kind)), len(data), into)
 
     def start(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -188,9 +188,15 @@ class GrpcTransport:
             return _Later(lambda: self._finish(whole, fetch, request, payload, into))
         if size > SMALL_BYTES:
             return _in_thread(lambda: self._bulk_or_closed(request, payload, into))
-        data = _message(request, payload)
-        fetch = self._send(data, request.WhichOneof("body"))
-        return _Later(lambda: self._unpack(fetch(), len(data), into))
+        message, kind = request.SerializeToString(), request.WhichOneof("body")
+        sent = self._framed.send(message, payload)
+        if sent is not None:
+            return _Later(
+                lambda: self._received(request, message, sent.receive(_deadline(kind), into))
+            )
+        data = _with_chunk(message, payload)
+        call = self._unary.future(data, metadata=self._metadata, timeout=_deadline(kind))
+        return _Later(lambda: self._unpack(self._from_call(call), len(data), into))
 
     def promise(
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
@@ -199,7 +205,8 @@ class GrpcTransport:
         try:
             if _size(request, payload, into) > SMALL_BYTES:
                 return _in_thread(lambda: self.call(request, payload, into))
-            data, future = _message(request, payload), Future[Answer]()
+            data = _with_chunk(request.SerializeToString(), payload)
+            future = Future[Answer]()
             kind = request.WhichOneof("body")
 
             def came(call: Any) -> None:
@@ -217,11 +224,7 @@ class GrpcTransport:
     def close(self) -> None:
         """End the connection. Idempotent."""
         self._closed = True
-        if self._local is not None:
-            self._local.close()
-        if self._pipe is not None:
-            self._pipe.close()
-        self._sockets.close()
+        self._framed.close()
         self._channel.close()
 
     def _closed_or(self, error: ValueError) -> Exception:
@@ -230,24 +233,23 @@ class GrpcTransport:
             return error
         return Closed(f"the connection to {self.address} was closed meanwhile")
 
-    def _send(self, data: bytes, kind: str | None = None) -> Callable[[], bytes]:
-        """Send a small request now; what is returned waits for the reply."""
-        local, pipe, deadline = self._local, self._pipe_for(kind), _deadline(kind)
-        if local is not None and local.send(data):
-            return lambda: local.receive(deadline)
-        if pipe is not None and pipe.send(data):
-            return lambda: self._from_pipe(pipe, data, deadline)
-        call = self._unary.future(data, metadata=self._metadata, timeout=deadline)
-        return lambda: self._from_call(call)
+    def _send(self, data: bytes) -> Callable[[], tuple[pb.Reply, int]]:
+        """Send a request without payload now; what is returned waits for the reply."""
+        sent = self._framed.send(data)
+        if sent is not None:
+            return sent.receive
+        call = self._unary.future(data, metadata=self._metadata)
 
-    def _pipe_for(self, kind: str | None) -> Pipe | None:
-        """Not to open a session: the answer may say that there is something better."""
-        return None if kind == "open" and self._local is not None else self._pipe
+        def receive() -> tuple[pb.Reply, int]:
+            reply = self._from_call(call)
+            return pb.Reply.FromString(reply), len(reply)
+
+        return receive
 
     def _finish(
         self,
         whole: WholeTransfer,
-        fetch: Callable[[], bytes],
+        fetch: Callable[[], tuple[pb.Reply, int]],
         request: pb.Request,
         payload: Parts,
         into: memoryview | None,
@@ -271,18 +273,9 @@ class GrpcTransport:
         except grpc.RpcError as error:
             raise self._failure(error) from None
 
-    def _from_pipe(self, pipe: Pipe, data: bytes, deadline: float | None) -> bytes:
-        try:
-            return self._answered(pipe.receive(deadline))
-        except PipeRefused:
-            return self._by_itself(data, deadline)
-        except grpc.RpcError as error:
-            raise self._failure(error) from None
-
     def _answered(self, reply: bytes) -> bytes:
-        """The server gives answers over gRPC, so it may do so over its socket again."""
-        if self._local is not None:
-            self._local.mend()
+        """The server gives answers over gRPC, so it may do so past it again."""
+        self._framed.mend()
         return reply
 
     def _bulk(self, request: pb.Request, payload: Parts, into: memoryview | None) -> Answer:
@@ -305,11 +298,20 @@ class GrpcTransport:
     def _between_hosts(
         self, request: pb.Request, payload: Parts, into: memoryview | None
     ) -> Answer:
-        answer = self._sockets.transfer(request, payload, into, MOST_REQUEST_BYTES)
-        if answer is None:
-            answer = self._in_chunks(request, payload, into)
-            self._sockets.mend()
+        message = request.SerializeToString()
+        if len(message) <= MOST_REQUEST_BYTES:
+            sent = self._framed.send(message, payload, large=True)
+            if sent is not None:
+                return self._received(request, message, sent.receive(None, into))
+        answer = self._in_chunks(request, payload, into)
+        self._framed.mend()
         return answer
+
+    def _received(self, request: pb.Request, message: bytes, came: tuple[pb.Reply, int]) -> Answer:
+        reply, size = came
+        if reply.HasField("opened"):
+            self._framed.accept(reply.opened.invitation)
+        return Answer(reply, len(message) + request.payload, size)
 
     def _waits(self, number: int, seconds: float) -> float:
         """As ``Look``. The server's Python may be busy, and then gives no answer, but gRPC does."""
@@ -334,7 +336,7 @@ class GrpcTransport:
         return float(pb.Waiting.FromString(told).seconds)
 
     def _invitation(self) -> pb.Invitation:
-        """How bulk data may come past gRPC, which the server says at once."""
+        """How requests may come past gRPC, which the server says at once."""
         try:
             data = self._invite(b"", metadata=self._metadata, timeout=SHORT_SECONDS)
             return pb.Invitation.FromString(data)
@@ -362,8 +364,8 @@ class GrpcTransport:
         reply = pb.Reply.FromString(data)
         if into is not None and not reply.HasField("error"):
             copy_chunks((memoryview(reply.chunk),), into)
-        if self._local is not None and reply.HasField("opened"):
-            self._local.accept(reply.opened)
+        if reply.HasField("opened"):
+            self._framed.accept(reply.opened.invitation)
         return Answer(reply, sent, len(data))
 
     def _failure(self, error: Any) -> Exception:
@@ -405,9 +407,8 @@ def _size(request: pb.Request, payload: Parts, into: memoryview | None) -> int:
     return max(request.payload, 0 if into is None else len(into))
 
 
-def _message(request: pb.Request, payload: Parts) -> bytes:
-    data: bytes = request.SerializeToString()
-    return data + chunk_field(payload) if request.payload else data
+def _with_chunk(message: bytes, payload: Parts) -> bytes:
+    return message + chunk_field(payload) if payload else message
 
 
 def _deadline(kind: str | None) -> float | None:

@@ -267,12 +267,11 @@ class WholeTransfer:
         self.data: bytes = request.SerializeToString()
         """The request, to be sent by itself."""
 
-    def finish(self, fetch: Callable[[], bytes]) -> Answer | None:
+    def finish(self, fetch: Callable[[], tuple[pb.Reply, int]]) -> Answer | None:
         """The answer that ``fetch`` gets; None if the server shares no memory with us."""
         segment, possible = None, True
         try:
-            data = fetch()
-            reply = pb.Reply.FromString(data)
+            reply, size = fetch()
             possible = reply.error.kind != NothingShared.__name__
             if not possible:
                 return None
@@ -283,7 +282,7 @@ class WholeTransfer:
                     )
                 self._segment.take_whole(self._into)
             segment = self._segment
-            return Answer(reply, len(self.data) + self._request.payload, len(data) + reply.payload)
+            return Answer(reply, len(self.data) + self._request.payload, size + reply.payload)
         finally:
             self._request.ClearField("segment")
             if possible:

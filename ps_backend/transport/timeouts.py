@@ -15,7 +15,6 @@ over gRPC, within the same ten seconds.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable
 
 import grpc
@@ -31,9 +30,6 @@ PING_ANSWER_SECONDS = 2.5
 
 REPEAT_SECONDS = 5.0
 """How long a request is repeated after its connection broke."""
-
-NUMBER = struct.Struct("<Q")
-"""By which a client asks about a connection past gRPC, and which it was told when it was let in."""
 
 Look = Callable[[int, float], float]
 """How long the server's end of the connection of a number has waited for ours: seconds, 0 while it

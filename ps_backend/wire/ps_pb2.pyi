@@ -7,12 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Invitation(_message.Message):
-    __slots__ = ("port", "admission")
+    __slots__ = ("port", "admission", "socket")
     PORT_FIELD_NUMBER: _ClassVar[int]
     ADMISSION_FIELD_NUMBER: _ClassVar[int]
+    SOCKET_FIELD_NUMBER: _ClassVar[int]
     port: int
     admission: bytes
-    def __init__(self, port: _Optional[int] = ..., admission: _Optional[bytes] = ...) -> None: ...
+    socket: str
+    def __init__(self, port: _Optional[int] = ..., admission: _Optional[bytes] = ..., socket: _Optional[str] = ...) -> None: ...
 
 class Connection(_message.Message):
     __slots__ = ("number",)
@@ -277,22 +279,20 @@ class Open(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: bool = ..., first_number: _Optional[int] = ..., secret: _Optional[str] = ..., lease: _Optional[float] = ..., again: bool = ..., newest: _Optional[int] = ..., epoch: _Optional[int] = ..., attach: bool = ..., fresh: bool = ...) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ("instance", "version", "number", "lease", "epoch", "socket", "admission")
+    __slots__ = ("instance", "version", "number", "lease", "epoch", "invitation")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    SOCKET_FIELD_NUMBER: _ClassVar[int]
-    ADMISSION_FIELD_NUMBER: _ClassVar[int]
+    INVITATION_FIELD_NUMBER: _ClassVar[int]
     instance: str
     version: str
     number: int
     lease: float
     epoch: int
-    socket: str
-    admission: bytes
-    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., number: _Optional[int] = ..., lease: _Optional[float] = ..., epoch: _Optional[int] = ..., socket: _Optional[str] = ..., admission: _Optional[bytes] = ...) -> None: ...
+    invitation: Invitation
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., number: _Optional[int] = ..., lease: _Optional[float] = ..., epoch: _Optional[int] = ..., invitation: _Optional[_Union[Invitation, _Mapping]] = ...) -> None: ...
 
 class Publication(_message.Message):
     __slots__ = ("number", "names", "arrays")

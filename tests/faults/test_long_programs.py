@@ -130,11 +130,11 @@ def test_a_server_that_is_stopped_ends(servers):
         assert has_ended(pid)
 
 
-@pytest.mark.parametrize(("pipe", "near"), [(False, False), (True, False), (False, True)])
-def test_it_ends_when_the_connection_of_its_sender_does(pipe, near):
+@pytest.mark.parametrize("near", [False, True])
+def test_it_ends_when_the_connection_of_its_sender_does(near):
     with served(1) as (server,):
         turns = server.service._host.fair_lock
-        transport = GrpcTransport(server.address, token=TOKEN, pipe=pipe, near=near)
+        transport = GrpcTransport(server.address, token=TOKEN, near=near)
         opening = pb.Open(protocol=PROTOCOL, index=0, servers=1, create=True, secret="s")
         name = session_name("s")
         transport.call(pb.Request(session=name, client="c", open=opening))

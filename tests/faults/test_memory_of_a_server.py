@@ -38,7 +38,7 @@ class Process:
 
     def __init__(self, address: str, token: str, pid: int) -> None:
         self.pid = pid
-        self.transport = GrpcTransport(address, token=token, pipe=True)
+        self.transport = GrpcTransport(address, token=token)
         self._number = 0
 
     def ask(self, session: str = "s", client: str = "c", payload: bytes = b"", **body) -> pb.Reply:

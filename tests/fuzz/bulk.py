@@ -1,4 +1,4 @@
-"""The same messages at the port for bulk data: frames that lie, break off, or come from strangers.
+"""The same messages over framed connections: frames that lie, break off, or come from strangers.
 
 A ``Target`` whose requests go over TCP to the doors of its servers, so that all that must hold of
 an answer, and of what became of a request, is held to here, too.
@@ -13,12 +13,9 @@ from contextlib import suppress
 
 import numpy as np
 
-from ps_backend.server.endpoints.bulk_door import BulkDoor
-from ps_backend.transport.bulk_frames import _HEAD, BulkFrames
-from ps_backend.transport.bulk_sockets import proofs_of
+from ps_backend.server.endpoints.framed_server import FramedServer
+from ps_backend.transport.framed import _HEAD, NUMBER, FramedConnection, PlainStream, proofs_of
 from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
-from ps_backend.transport.streams import PlainStream
-from ps_backend.transport.timeouts import NUMBER
 from ps_backend.wire import ps_pb2 as pb
 from tests.fuzz.recordings import Recorded
 from tests.fuzz.target import Target, Watch
@@ -37,8 +34,8 @@ class BulkTarget(Target):
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch)
-        self.doors = [BulkDoor(service, TOKEN, None) for service in self.services]
-        self._frames: list[BulkFrames | None] = [None] * len(self.doors)
+        self.doors = [FramedServer(service.handle, TOKEN, None) for service in self.services]
+        self._frames: list[FramedConnection | None] = [None] * len(self.doors)
         self._rng = random.Random(1)
         self._sent = 0
         for door in self.doors:
@@ -55,7 +52,7 @@ class BulkTarget(Target):
         size = self._size(one)
         data = one.request.SerializeToString()
         with suppress(OSError):
-            frames._stream.give(
+            frames._stream.send(
                 [memoryview(_HEAD.pack(len(data), size) + data), memoryview(one.payload)], leave
             )
             if size != len(one.payload):
@@ -88,9 +85,9 @@ class BulkTarget(Target):
         honest = one.request.payload == len(one.payload)
         return len(one.payload) if honest or self._rng.random() < 0.5 else one.request.payload
 
-    def _leave(self, server: int, frames: BulkFrames) -> None:
+    def _leave(self, server: int, frames: FramedConnection) -> None:
         frames.shut_down()
-        frames.end()
+        frames.close()
         gone(self.doors[server])
 
     def close(self) -> list[str]:
@@ -98,30 +95,32 @@ class BulkTarget(Target):
         wrong = []
         for door, frames in zip(self.doors, self._frames, strict=True):
             if frames is not None:
-                frames.end()
+                frames.close()
             if not gone(door):
                 wrong.append(f"{len(door)} connections are left at the port for bulk data")
             door.end(time.monotonic())
         return [*wrong, *super().close()]
 
 
-def gone(door: BulkDoor) -> bool:
+def gone(door: FramedServer) -> bool:
     """Whether nobody is connected any more, soon."""
     with door._changed:
         return door._changed.wait_for(lambda: not door._connections, _GONE_SECONDS)
 
 
-def connected(door: BulkDoor) -> tuple[socket.socket, BulkFrames]:
+def connected(door: FramedServer) -> tuple[socket.socket, FramedConnection]:
     """A connection on which nothing was said yet."""
     connection = socket.create_connection(("127.0.0.1", door.port), _GONE_SECONDS)
-    return connection, BulkFrames(connection, PlainStream(connection, _SILENCE), MOST_REQUEST_BYTES)
+    return connection, FramedConnection(
+        connection, PlainStream(connection, _SILENCE), MOST_REQUEST_BYTES
+    )
 
 
-def known(door: BulkDoor) -> BulkFrames:
+def known(door: FramedServer) -> FramedConnection:
     """A connection of who has the token and the admission."""
     _, frames = connected(door)
-    ours, theirs = proofs_of(TOKEN, door.invite().admission)
-    frames.give(ours, leave)
+    ours, theirs = proofs_of(TOKEN, door.invitation().admission)
+    frames.send_proof(ours, leave)
     told = bytearray(len(theirs) + NUMBER.size)
     frames.take(memoryview(told), leave)
     if told[: len(theirs)] != theirs:
@@ -129,11 +128,11 @@ def known(door: BulkDoor) -> BulkFrames:
     return frames
 
 
-def strange(door: BulkDoor, rng: random.Random) -> None:
+def strange(door: FramedServer, rng: random.Random) -> None:
     """Somebody without the token, or with it and frames that are none."""
     connection, frames = connected(door)
-    ours, _ = proofs_of(TOKEN, door.invite().admission)
-    wrong, _ = proofs_of("another token", door.invite().admission)
+    ours, _ = proofs_of(TOKEN, door.invitation().admission)
+    wrong, _ = proofs_of("another token", door.invitation().admission)
     status = pb.Request(status=pb.Nothing()).SerializeToString()
     say = rng.choice(
         (
@@ -156,7 +155,7 @@ def strange(door: BulkDoor, rng: random.Random) -> None:
         if rng.random() < 0.5:
             connection.shutdown(socket.SHUT_WR)
             np.frombuffer(connection.recv(4096), np.uint8)
-    frames.end()
+    frames.close()
 
 
 def leave(_: bool) -> None:

@@ -12,7 +12,8 @@ from ps_backend.client import Client
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.endpoints.grpc_server import Server
-from ps_backend.transport import GrpcTransport, bulk_sockets
+from ps_backend.transport import GrpcTransport
+from ps_backend.transport.framed import proofs_of
 from tests.ps_backend.helpers import REPEATED, TOKEN
 from tests.waiting import PATIENCE
 
@@ -22,10 +23,10 @@ X = np.random.default_rng(0).random(SPACE.length)
 
 
 class FarAway(GrpcTransport):
-    """Shares no memory with the server; counts the transfers that went over gRPC."""
+    """Shares no memory and no socket with the server; counts the transfers that went over gRPC."""
 
     def __init__(self, address: str, **options) -> None:
-        super().__init__(address, **{"token": TOKEN, **options})
+        super().__init__(address, **{"token": TOKEN, "near": False, **options})
         self._shared._free.acquire()
         self.streamed = 0
 
@@ -47,10 +48,10 @@ def same(client: Client, buffer: int, space: DenseSpace = SPACE, values=X) -> bo
 
 @contextmanager
 def connected(server: Server, *, admitted: bool = False) -> Iterator[socket.socket]:
-    """Somebody at the port for bulk data, who knows the token or not."""
-    with closing(socket.create_connection(("127.0.0.1", server.bulk.port), PATIENCE)) as made:
+    """Somebody at the port for framed connections, who knows the token or not."""
+    with closing(socket.create_connection(("127.0.0.1", server.framed.port), PATIENCE)) as made:
         if admitted:
-            ours, theirs = bulk_sockets.proofs_of(TOKEN, server.bulk._admission)
+            ours, theirs = proofs_of(TOKEN, server.framed._admission)
             made.sendall(ours)
             assert made.recv(40, socket.MSG_WAITALL)[:32] == theirs
         yield made

@@ -44,11 +44,9 @@ def by_grpc(servers: list[Server], large: bool) -> Iterator[tuple[Step, list[Pro
     """A client whose gRPC goes over proxies."""
     with _proxies([_tcp(server.port) for server in servers]) as proxies:
         for server in servers:
-            server.bulk.port = 0
+            server.framed.port = 0
         addresses = [f"127.0.0.1:{proxy.address[1]}" for proxy in proxies]
-        transports = [
-            GrpcTransport(one, token=TOKEN, near=False, pipe=not large) for one in addresses
-        ]
+        transports = [GrpcTransport(one, token=TOKEN, near=False) for one in addresses]
         with _changing(transports, large) as step:
             yield step, proxies
 
@@ -56,19 +54,19 @@ def by_grpc(servers: list[Server], large: bool) -> Iterator[tuple[Step, list[Pro
 @contextmanager
 def by_unix_sockets(servers: list[Server], large: bool) -> Iterator[tuple[Step, list[Proxy]]]:
     """One whose small requests go over proxies."""
-    names = [b"\0" + server.local._name.encode() for server in servers]
+    names = [b"\0" + server.framed.socket_name.encode() for server in servers]
     with _proxies(names) as proxies:
         for server, proxy in zip(servers, proxies, strict=True):
             assert isinstance(proxy.address, bytes)
-            server.local._name = proxy.address[1:].decode()
+            server.framed.socket_name = proxy.address[1:].decode()
         with _changing([GrpcTransport(one.address, token=TOKEN) for one in servers], large) as step:
             yield step, proxies
 
 
 @contextmanager
-def by_bulk_sockets(servers: list[Server], large: bool) -> Iterator[tuple[Step, list[Proxy]]]:
-    """One whose large arrays go over proxies."""
-    with _proxies([_tcp(server.bulk.port) for server in servers]) as proxies:
+def by_tcp(servers: list[Server], large: bool) -> Iterator[tuple[Step, list[Proxy]]]:
+    """One whose large arrays, and then small requests, go over proxies."""
+    with _proxies([_tcp(server.framed.port) for server in servers]) as proxies:
         _invite_to(servers, proxies)
         transports = [GrpcTransport(server.address, token=TOKEN, near=False) for server in servers]
         with _changing(transports, large) as step:
@@ -78,7 +76,7 @@ def by_bulk_sockets(servers: list[Server], large: bool) -> Iterator[tuple[Step, 
 @contextmanager
 def between_servers(servers: list[Server], large: bool) -> Iterator[tuple[Step, list[Proxy]]]:
     """Servers that fetch from each other over proxies."""
-    ports = [server.bulk.port if large else server.port for server in servers]
+    ports = [server.framed.port if large else server.port for server in servers]
     with _proxies(list(map(_tcp, ports))) as proxies:
         addresses = [server.address for server in servers]
         if large:
@@ -101,7 +99,7 @@ WAYS = {
     "gRPC, small": (by_grpc, False, "write"),
     "gRPC, large": (by_grpc, True, "write"),
     "Unix sockets": (by_unix_sockets, False, "write"),
-    "bulk sockets": (by_bulk_sockets, True, "write"),
+    "TCP, large": (by_tcp, True, "write"),
     "peers, small": (between_servers, False, "fetch"),
     "peers, large": (between_servers, True, "fetch"),
 }
@@ -206,4 +204,4 @@ def _tcp(port: int) -> tuple[str, int]:
 
 def _invite_to(servers: list[Server], proxies: list[Proxy]) -> None:
     for server, proxy in zip(servers, proxies, strict=True):
-        server.bulk.port = int(proxy.address[1])
+        server.framed.port, server.framed.socket_name = int(proxy.address[1]), ""

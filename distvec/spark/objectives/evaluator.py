@@ -183,7 +183,7 @@ class StandingTasksJob:
         self._mailbox.open()  # a task must find it when it starts
         self._job = BackgroundJob(
             data.spark.sparkContext,
-            functools.partial(self._run, data, replace(ps.access, pipe=True)),
+            functools.partial(self._run, data, replace(ps.access, eager=True)),
             group=f"distvec-{name}-{ps.client.session}",
             description=f"distvec: {tasks} resident tasks",
         )

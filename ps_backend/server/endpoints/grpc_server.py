@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -20,9 +20,7 @@ from ps_backend.server.endpoints.authentication import (
     CountedPool,
     IdleCallReaper,
 )
-from ps_backend.server.endpoints.bulk_door import BulkDoor
-from ps_backend.server.endpoints.local_socket import LocalDoor
-from ps_backend.server.endpoints.pipes import MOST_PIPES, Pipes
+from ps_backend.server.endpoints.framed_server import FramedServer
 from ps_backend.server.endpoints.relay_process import RelayProcess
 from ps_backend.server.endpoints.shared_memory import Segments, answer_whole, serve_shared
 from ps_backend.server.endpoints.tls_identity import Identity
@@ -34,7 +32,7 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.chunks import chunk_field, chunk_frames, chunk_of
 from ps_backend.wire.errors import PayloadBroken, encode_error
 
-_THREADS = 32 + MOST_PIPES + MOST_WAITING + MOST_SILENT
+_THREADS = 64 + MOST_WAITING + MOST_SILENT
 _LOOK_SECONDS = 0.5
 _MOST_WHOLE_BYTES = MOST_REPLY_BYTES - (1 << 20)
 """Of bulk in the answer to a call: clients ask for so much by streams."""
@@ -61,7 +59,7 @@ class Server:
     ) -> None:
         """Bind; ``start`` serves.
 
-        ``port`` 0 lets the system choose; so does ``bulk_port``, where bulk data comes past gRPC.
+        ``port`` 0 lets the system choose; so does ``bulk_port``, where requests come past gRPC.
         ``token`` None serves anybody and is refused off the loopback. ``identity`` None serves
         without TLS. Other servers of a session are reached with the same token, and with TLS if
         this one has it. Raises ``ValueError`` for such options, ``OSError`` if an address cannot be
@@ -75,9 +73,9 @@ class Server:
         check_token(token)
         self.service = service
         context = None if identity is None else identity.context
-        handler = _Handler(service, token, BulkDoor(service, token, context))
-        self.pipes, self._patience = handler.pipes, handler.patience
-        self.local, self.bulk, self._segments = handler.local, handler.bulk, handler.segments
+        handler = _Handler(service)
+        self.framed = handler.framed = FramedServer(handler.respond, token, context)
+        self._reaper, self._segments = handler.reaper, handler.segments
         service.peers.reach_by(
             lambda address: GrpcTransport(
                 address, token=token, tls=None if identity is None else identity.reach(), peer=True
@@ -91,7 +89,7 @@ class Server:
         self.front = RelayProcess(token, host, port)
         try:
             self.front.bind(lambda address: _bind(self._server, address, credentials))
-            self.bulk.bind(host, bulk_port)
+            self.framed.bind(host, bulk_port)
         except BaseException:
             self.front.end()
             raise
@@ -100,8 +98,7 @@ class Server:
 
     def start(self) -> None:
         """Begin to serve; returns at once."""
-        self.local.start()
-        self.bulk.start()
+        self.framed.start()
         self._server.start()
         self.front.start()
         threading.Thread(target=self._look_after, name="distvec-porter", daemon=True).start()
@@ -113,9 +110,7 @@ class Server:
         deadline = time.monotonic() + grace
         stopped = self._server.stop(grace)
         self.service.end_waits()
-        self.pipes.end()
-        self.local.end(deadline)
-        self.bulk.end(deadline)
+        self.framed.end(deadline)
         stopped.wait()
         self.front.end()
         self._door.close()
@@ -125,9 +120,9 @@ class Server:
         before = time.monotonic()
         while not self._stopping.wait(_LOOK_SECONDS):
             self.front.look_after()
-            self._patience.run_out()
+            self._reaper.run_out()
             self._segments.forget_dead()
-            self.bulk.send_away_strangers()
+            self.framed.send_away_strangers()
             now = time.monotonic()
             # Of a time in which this process was stopped, clients could make nothing.
             self.service.let_pass(min(now - before, 2 * _LOOK_SECONDS))
@@ -137,51 +132,48 @@ class Server:
 class _Handler:
     """The methods of the gRPC service, on raw bytes."""
 
-    def __init__(self, service: Service, token: str | None, bulk: BulkDoor) -> None:
-        self._service, self.bulk = service, bulk
-        self.pipes = Pipes(self._answer)
-        self.local = LocalDoor(token, self._answer_nearby)
-        self.patience = IdleCallReaper()
+    framed: FramedServer
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.reaper = IdleCallReaper()
         self.segments = Segments(service)
 
     def table(self, token: str | None, pool: CountedPool) -> Authenticator:
         """What gRPC calls for each method."""
         return Authenticator(
             {"Call": self._call, "Invite": self._invite, "Look": self._look},
-            {"Pipe": self._pipe, "Stream": self._stream, "Shared": self._shared},
+            {"Stream": self._stream, "Shared": self._shared},
             token,
             pool,
         )
 
     def _call(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-        return self._answer(next(self.patience.each(requests, context), b""), context)
+        return self._answer(next(self.reaper.each(requests, context), b""), context)
 
     def _invite(self, _: Iterator[bytes], __: grpc.ServicerContext) -> bytes:
-        invitation: bytes = self.bulk.invite().SerializeToString()
+        invitation: bytes = self.framed.invitation().SerializeToString()
         return invitation
 
     def _look(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         number = _parse(next(messages, b""), context, pb.Connection).number
-        waiting = pb.Waiting(seconds=min(self.local.waits(number), self.bulk.waits(number)))
+        waiting = pb.Waiting(seconds=self.framed.waits(number))
         data: bytes = waiting.SerializeToString()
         return data
 
-    def _pipe(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        yield from self.pipes.serve(requests, context)
-
-    def _answer_nearby(self, data: bytes, wanted: Callable[[], bool]) -> bytes:
-        return self._reply(pb.Request.FromString(data), wanted)
-
-    def _answer(self, data: bytes, context: grpc.ServicerContext) -> bytes:
-        return self._reply(_parse(data, context), context.is_active)
-
-    def _reply(self, request: pb.Request, wanted: Callable[[], bool]) -> bytes:
+    def respond(self, request: pb.Request, payload: Payload) -> Response:
+        """The answer to a request over whichever connection."""
         if request.HasField("segment"):
-            return answer_whole(self._service, self.segments, request, wanted)
-        payload = Payload(request.payload, (memoryview(request.chunk),), wanted)
+            return answer_whole(self._service, self.segments, request, payload.wanted)
         response = self._service.handle(request, payload)
         if response.reply.HasField("opened"):
-            self.local.invite(response.reply.opened)
+            response.reply.opened.invitation.CopyFrom(self.framed.invitation())
+        return response
+
+    def _answer(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        request = _parse(data, context)
+        chunk = (memoryview(request.chunk),)
+        response = self.respond(request, Payload(request.payload, chunk, context.is_active))
         size = sum(map(len, response.parts))
         if size > _MOST_WHOLE_BYTES:  # before it is copied, which no budget counts
             error = ValueError(f"the answer has {size} bytes: a call takes {_MOST_WHOLE_BYTES}")
@@ -190,13 +182,13 @@ class _Handler:
         return reply + chunk_field(response.parts) if response.parts else reply
 
     def _stream(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        frames = self.patience.each(messages, context)
+        frames = self.reaper.each(messages, context)
         request = _parse(next(frames, b""), context)
         response = self._service.handle(request, Payload(request.payload, _chunks(frames)))
         return _reply_frames(response)
 
     def _shared(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        signs = self.patience.each(messages, context)
+        signs = self.reaper.each(messages, context)
         request = _parse(next(signs, b""), context)
         return serve_shared(self._service, self.segments, request, signs, context)
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ps_backend.server.endpoints.socket_door import SILENT_SECONDS, listen
-from ps_backend.transport.bulk_frames import keep_alive
+from ps_backend.server.endpoints.framed_server import SILENT_SECONDS, listen
+from ps_backend.transport.framed import keep_alive
 from ps_backend.transport.tls import proof_of_token
 
 _LOG = logging.getLogger(__name__)

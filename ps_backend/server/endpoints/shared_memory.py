@@ -83,7 +83,7 @@ class Segments:
 
 def answer_whole(
     service: Service, segments: Segments, request: pb.Request, wanted: Callable[[], bool]
-) -> bytes:
+) -> Response:
     """Answer one request whose payload lies in the client's memory, as will that of the reply."""
     try:
         segment = segments.get(request)
@@ -95,11 +95,9 @@ def answer_whole(
         if size > WHOLE_BYTES:
             raise ValueError(f"the answer has {size} bytes, a segment holds {WHOLE_BYTES}")
         segment.fill_whole(response.parts)
-        reply = response.reply
+        return Response(response.reply)
     except (PSError, ValueError) as error:
-        reply = encode_error(error)
-    data: bytes = reply.SerializeToString()
-    return data
+        return Response(encode_error(error))
 
 
 def serve_shared(

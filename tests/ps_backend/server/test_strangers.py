@@ -209,7 +209,7 @@ def test_replies_that_are_read_late_come_whole():
     space = DenseSpace(2_000_000)
     values = np.random.default_rng(3).normal(size=space.length)
     with served() as (server,), far_away([server]) as (client, (transport,)):
-        transport._sockets._again = float("inf")  # gRPC moves everything
+        transport._framed._again = float("inf")  # gRPC moves everything
         threads = ThreadPoolExecutor(4)
         buffers = list(threads.map(lambda _: put(client, space, values), range(4)))
         read = threads.map(lambda x: client.read(x, array_type(space, float)), buffers)
@@ -373,7 +373,7 @@ def test_an_idle_client_connects_again_without_a_word(monkeypatch):
     monkeypatch.setattr(server_module, "_OPTIONS", tuple(brief.items()))
     with (
         served() as (server,),
-        Client.connect([server.address], token=TOKEN, pipe=False, retry=0.0) as client,
+        Client.connect([server.address], token=TOKEN, eager=False, retry=0.0) as client,
     ):
         x = put(client, SPACE, X)
         states = []
@@ -392,8 +392,7 @@ def test_an_idle_client_connects_again_without_a_word(monkeypatch):
 # --- bounds for those who have the token, too -----------------------------------------------------
 
 
-@pytest.mark.parametrize("pipe", [True, False])
-def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
+def test_a_crowded_server_is_asked_again(monkeypatch):
     monkeypatch.setattr(server_module, "_THREADS", 4)
     monkeypatch.setattr(authentication, "MOST_QUEUED", 2)
     refused = threading.Event()
@@ -411,10 +410,10 @@ def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
         wait_for(lambda: many.left or server._pool.queued >= 2)
         assert not many.left
         server._door._strangers._count(10_000)  # as many strangers wait besides
-        assert len(before.run(dot(SPACE, x, x))[0]) == 1, "who has a pipe does not notice"
+        assert len(before.run(dot(SPACE, x, x))[0]) == 1, "who goes past gRPC does not notice"
         with ThreadPoolExecutor(1) as pool:
             coming = pool.submit(
-                Client.connect, [server.address], token=TOKEN, timeout=0.0, retry=0.0, pipe=pipe
+                Client.connect, [server.address], token=TOKEN, timeout=0.0, retry=0.0
             )
             assert refused.wait(PATIENCE)
             assert not coming.done()
@@ -422,7 +421,6 @@ def test_a_crowded_server_is_asked_again(monkeypatch, pipe):
             with coming.result(30) as client:
                 y = put(client, SPACE, X)
                 assert len(client.run(dot(SPACE, y, y))[0]) == 1
-                assert client._transports[0]._pipe is None or client._transports[0]._pipe.send(b"")
 
 
 def test_strangers_beyond_a_number_wait_for_no_answer(monkeypatch):
@@ -436,7 +434,7 @@ def test_strangers_beyond_a_number_wait_for_no_answer(monkeypatch):
 
 def test_a_client_with_more_threads_than_calls_may_go_over_its_connection(running):
     with (
-        Client.connect(running.addresses, token=running.token, pipe=False) as client,
+        Client.connect(running.addresses, token=running.token, eager=False) as client,
         ThreadPoolExecutor(300) as pool,
     ):
         x = put(client, SPACE, X)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.server.endpoints import bulk_door
-from ps_backend.transport import bulk_sockets, grpc_transport, local_socket
+from ps_backend.server.endpoints import framed_server
+from ps_backend.transport import framed_client, grpc_transport
 from ps_backend.transport.timeouts import CLIENT_OPTIONS
 from tests.ps_backend.far_away import far_away, same
 from tests.ps_backend.helpers import put, served
@@ -27,7 +27,7 @@ VALUES = np.random.default_rng(0).random(SPACE.length)
 
 FIREWALL = """
 import subprocess
-from ps_backend.transport import bulk_sockets
+from ps_backend.transport import framed_client
 from tests.ps_backend.far_away import FLOATS, SPACE, X, far_away, same
 from tests.ps_backend.helpers import put, served
 
@@ -37,11 +37,11 @@ def run(command):
 run("ip link set lo up")
 run("ip rule add pref 10 lookup local")
 run("ip rule del pref 0 lookup local")
-bulk_sockets.PING_SECONDS, bulk_sockets.PING_ANSWER_SECONDS = 0.3, 0.7
+framed_client.PING_SECONDS, framed_client.PING_ANSWER_SECONDS = 0.3, 0.7
 with served() as (server,), far_away([server]) as (client, (transport,)):
     x = put(client, SPACE, X)
     assert same(client, x)
-    (frames,) = transport._sockets._idle
+    (frames,) = transport._framed._idle
     for end in ENDS:  # nothing of this connection arrives there any more
         run(f"ip rule add pref 1 ipproto tcp {end} {frames._connection.getsockname()[1]} blackhole")
     assert same(client, x)
@@ -77,9 +77,8 @@ def look_often(monkeypatch: pytest.MonkeyPatch, first: float, answer: float) -> 
     monkeypatch.setattr(
         grpc_transport, "_OPTIONS", tuple((dict(grpc_transport._OPTIONS) | quick).items())
     )
-    for module in (bulk_sockets, local_socket):
-        monkeypatch.setattr(module, "PING_SECONDS", first)
-        monkeypatch.setattr(module, "PING_ANSWER_SECONDS", answer)
+    monkeypatch.setattr(framed_client, "PING_SECONDS", first)
+    monkeypatch.setattr(framed_client, "PING_ANSWER_SECONDS", answer)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +121,9 @@ def test_a_server_at_work_is_waited_for(monkeypatch):
 def test_a_slow_transfer_goes_on(monkeypatch):
     """Each way, and where the system takes nothing more for longer than a client waits."""
     look_often(monkeypatch, 0.25, 0.25)
-    monkeypatch.setattr(bulk_door, "_LOOK_SECONDS", 0.05)
-    with served() as (server,), proxy_to(("127.0.0.1", server.bulk.port)) as proxy:
-        server.bulk.port, proxy.least_pause = int(proxy.address[1]), 0.02
+    monkeypatch.setattr(framed_server, "_LOOK_SECONDS", 0.05)
+    with served() as (server,), proxy_to(("127.0.0.1", server.framed.port)) as proxy:
+        server.framed.port, proxy.least_pause = int(proxy.address[1]), 0.02
         with far_away([server]) as (client, (transport,)):
             assert same(client, put(client, SPACE, VALUES), SPACE, VALUES)
             assert transport.streamed == 0
@@ -135,7 +134,7 @@ def test_a_slow_transfer_goes_on(monkeypatch):
 def test_who_asks_about_a_connection_that_is_not_there(monkeypatch):
     with served() as (server,), far_away([server]) as (client, (transport,)):
         put(client, SPACE, VALUES)
-        (frames,) = transport._sockets._idle
+        (frames,) = transport._framed._idle
         assert 0.0 < transport._waits(frames.number, 5.0) < 1e3
         assert transport._waits(frames.number + 1, 5.0) == np.inf
-        assert server.bulk.waits(frames.number) > 0.0
+        assert server.framed.waits(frames.number) > 0.0

@@ -20,7 +20,7 @@ from ps_backend.errors import ServerLost
 from ps_backend.processes.launcher import LocalServers, launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.transport import grpc_transport, local_socket
+from ps_backend.transport import framed_client, grpc_transport
 from ps_backend.transport.timeouts import CLIENT_OPTIONS, completes_handshake
 from tests.ps_backend.helpers import TOKEN, dot, put, share
 from tests.waiting import PATIENCE
@@ -41,8 +41,8 @@ def ask_for_signs_sooner(monkeypatch, first: float = 0.5, answer: float = 1.5) -
     monkeypatch.setattr(
         grpc_transport, "_OPTIONS", tuple((dict(grpc_transport._OPTIONS) | quick).items())
     )
-    monkeypatch.setattr(local_socket, "PING_SECONDS", first)
-    monkeypatch.setattr(local_socket, "PING_ANSWER_SECONDS", answer)
+    monkeypatch.setattr(framed_client, "PING_SECONDS", first)
+    monkeypatch.setattr(framed_client, "PING_ANSWER_SECONDS", answer)
     monkeypatch.setattr(grpc_transport, "SHORT_SECONDS", 3.0)
 
 

@@ -1,4 +1,4 @@
-"""Small requests of processes on one host go over a Unix socket, and mean what they mean anyway."""
+"""Framed connections of processes on one host: requests mean what they mean over gRPC."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.server.endpoints import local_socket as door
+from ps_backend.server.endpoints import framed_server
 from ps_backend.server.endpoints.grpc_server import Server
-from ps_backend.transport import GrpcTransport
-from ps_backend.transport import local_socket as local
-from ps_backend.transport.bulk_frames import shut_down
+from ps_backend.transport import GrpcTransport, framed, framed_client
+from ps_backend.transport.framed import FramedConnection, PlainStream, proofs_of, shut_down
 from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.helpers import REPEATED, TOKEN, axpy, dot, put, running_a_program, served
@@ -87,7 +86,7 @@ def test_arrays_of_any_length_arrive(length):
         x = put(client, space, values)
         assert client.read(x, array_type(space, float)).tobytes() == values.tobytes()
         assert transport.remote == 0
-        assert len(server.local) == 1
+        assert len(server.framed) == 1
 
 
 def test_with_tls_too_as_who_comes_was_let_in_by_it():
@@ -102,7 +101,7 @@ def test_with_tls_too_as_who_comes_was_let_in_by_it():
 
 
 def test_beyond_those_there_is_room_for_clients_stay_with_grpc(monkeypatch):
-    monkeypatch.setattr(door, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(framed_server, "MOST_CONNECTIONS", 2)
     with served() as (server,), ExitStack() as stack:
         found = [stack.enter_context(counted([server])) for _ in range(4)]
         for client, _ in found:
@@ -112,7 +111,7 @@ def test_beyond_those_there_is_room_for_clients_stay_with_grpc(monkeypatch):
             assert client.counters.messages == 3
         assert [transport.remote for _, (transport,) in found] == [0, 0, 3, 3]
         found[0][0].close()
-        wait_for(lambda: len(server.local) == 1)
+        wait_for(lambda: len(server.framed) == 1)
         with counted([server]) as (client, (transport,)):
             client.status()
             assert transport.remote == 0
@@ -122,17 +121,17 @@ def test_beyond_those_there_is_room_for_clients_stay_with_grpc(monkeypatch):
 def test_where_there_is_no_way_grpc_does_it(monkeypatch, where):
     with served() as (server,):
         if where == "on another host":
-            server.local._name += "-elsewhere"
+            server.framed.socket_name += "-elsewhere"
         elif where == "of another user":
-            monkeypatch.setattr(local.os, "geteuid", lambda: -1)
+            monkeypatch.setattr(framed.os, "geteuid", lambda: -1)
         else:
-            monkeypatch.setattr(local, "can_be_had", lambda: False)
+            monkeypatch.setattr(framed_client, "has_unix_sockets", lambda: False)
         with counted([server]) as (client, (transport,)):
             client.counters.reset()
             x = put(client, SPACE, X)
             assert sum(client.run(dot(SPACE, x, x))[0][0]) == X @ X
             assert client.counters.messages == transport.remote == 2
-            wait_for(lambda: len(server.local) == 0)
+            wait_for(lambda: len(server.framed) == 0)
 
 
 def test_nobody_waits_for_the_program_of_another():
@@ -154,7 +153,7 @@ def test_what_breaks_is_mended_and_nothing_runs_twice(monkeypatch, when):
         x, handle, runs = put(client, SPACE, X), server.service.handle, []
 
         def cut() -> None:
-            for connection in [*server.local._connections]:  # those that end go out meanwhile
+            for connection in [*server.framed._connections]:  # those that end go out meanwhile
                 shut_down(connection)
 
         def handle_and_cut(request, payload):
@@ -176,8 +175,8 @@ def test_what_breaks_is_mended_and_nothing_runs_twice(monkeypatch, when):
         assert len(runs) == (3 if when == "before the request" else 6)
         client.status()  # over gRPC, after which the socket is tried again
         client.status()
-        wait_for(lambda: len(server.local) == 1)
-        assert not local._expected, "what was lost on the way is waited for no more"
+        wait_for(lambda: len(server.framed) == 1)
+        assert not framed_client._expected, "what was lost on the way is waited for no more"
 
 
 def test_an_interrupted_wait_does_not_shift_the_replies(monkeypatch):
@@ -189,23 +188,25 @@ def test_an_interrupted_wait_does_not_shift_the_replies(monkeypatch):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(transport._local._frames, "receive", interrupted)
+            (connection,) = transport._framed._busy
+            patch.setattr(connection, "receive", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 pending.result()
         for _ in range(3):
             assert sum(client.run(dot(SPACE, x, x))[0][0]) == X @ X
-        assert transport.remote == 1
+        assert transport.remote == 0
 
 
 def test_a_child_that_closes_what_it_inherits_leaves_its_parent_alone():
     with served() as (server,), counted([server]) as (client, (transport,)):
         client.status()
-        transport._local._pid += 1  # as in a child, whose descriptors are copies
-        kept = os.dup(transport._local._frames.connection.fileno())
-        transport._local.close()
+        transport._framed._pid += 1  # as in a child, whose descriptors are copies
+        (connection,) = transport._framed._idle
+        kept = os.dup(connection._connection.fileno())
+        transport._framed.close()
         with closing(socket.socket(fileno=kept)) as still, pytest.raises(BlockingIOError):
             still.recv(1, socket.MSG_DONTWAIT)
-        wait_for(lambda: len(server.local) == 0)
+        wait_for(lambda: len(server.framed) == 0)
 
 
 def test_a_client_that_nobody_closes_leaves_no_connection():
@@ -213,10 +214,10 @@ def test_a_client_that_nobody_closes_leaves_no_connection():
         warnings.simplefilter("error")
         client = Client([GrpcTransport(server.address, token=TOKEN)])
         client.status()
-        assert len(server.local) == 1
+        assert len(server.framed) == 1
         del client
         gc.collect()
-        wait_for(lambda: len(server.local) == 0)
+        wait_for(lambda: len(server.framed) == 0)
 
 
 def test_a_killed_server_is_lost():
@@ -238,13 +239,13 @@ def test_a_server_stops_at_once_after_it_has_answered_what_it_runs(monkeypatch):
 
         def stop_first(request, payload):
             stopper.start()
-            assert server.local._ending.wait(PATIENCE)
+            assert server.framed._ending.wait(PATIENCE)
             return handle(request, payload)
 
         monkeypatch.setattr(server.service, "handle", stop_first)
         assert client.status()[0].sessions == 2
         join_all(stopper)
-        assert len(server.local) == 0
+        assert len(server.framed) == 0
         for one in (client, idle):
             one._fan_out.links[0].lost = True  # so that closing does not ask for long
 
@@ -255,11 +256,12 @@ def test_a_server_stops_at_once_after_it_has_answered_what_it_runs(monkeypatch):
 @contextmanager
 def connection_to(server: Server, *, admitted: bool = False) -> Iterator[socket.socket]:
     with closing(socket.socket(socket.AF_UNIX)) as made:
-        made.connect(local.name_of(server.local._name))
+        made.connect(framed.unix_address(server.framed.socket_name))
         made.settimeout(PATIENCE)
         if admitted:
-            made.sendall(local.proof_of(TOKEN, server.local._admission))
-            assert made.recv(9, socket.MSG_WAITALL)[:1] == local.ADMITTED
+            ours, theirs = proofs_of(TOKEN, server.framed._admission)
+            made.sendall(ours)
+            assert made.recv(40, socket.MSG_WAITALL)[:32] == theirs
         yield made
 
 
@@ -272,7 +274,7 @@ def ends(connection: socket.socket) -> bool:
 
 def status_request() -> bytes:
     data = pb.Request(status={}).SerializeToString()
-    return struct.pack("<I", len(data)) + data
+    return struct.pack("<IQ", len(data), 0) + data
 
 
 @pytest.mark.parametrize("what", ["a wrong token", "no token", "another admission", "garbage"])
@@ -281,9 +283,9 @@ def test_strangers_are_sent_away_before_anything_is_read(monkeypatch, what):
         asked = []
         monkeypatch.setattr(server.service, "handle", lambda *given: asked.append(given))
         proof = {
-            "a wrong token": local.proof_of("wrong", server.local._admission),
-            "no token": local.proof_of(None, server.local._admission),
-            "another admission": local.proof_of(TOKEN, bytes(32)),
+            "a wrong token": proofs_of("wrong", server.framed._admission)[0],
+            "no token": proofs_of(None, server.framed._admission)[0],
+            "another admission": proofs_of(TOKEN, bytes(32))[0],
             "garbage": bytes(range(32)),
         }[what]
         with connection_to(server) as stranger:
@@ -293,29 +295,32 @@ def test_strangers_are_sent_away_before_anything_is_read(monkeypatch, what):
 
 
 def test_those_who_stop_in_the_middle_are_sent_away(monkeypatch):
-    monkeypatch.setattr(door, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(framed_server, "SILENT_SECONDS", 0.2)
     with served() as (server,), counted([server]) as (client, (transport,)):
         client.status()
         with connection_to(server) as silent, connection_to(server) as half:
             half.sendall(bytes(7))
             assert ends(silent)
             assert ends(half)
-        for begun in (status_request()[:2], status_request()[:-1], b"\0\0\1\0" + bytes(1 << 15)):
+        for begun in (
+            status_request()[:2],
+            status_request()[:-1],
+            struct.pack("<IQ", 1 << 16, 0) + bytes(1 << 15),
+        ):
             with connection_to(server, admitted=True) as known:
                 known.sendall(begun)
                 assert ends(known)
         client.status()  # idle for longer than that, and still there
         assert transport.remote == 0
-        wait_for(lambda: len(server.local) == 1)
+        wait_for(lambda: len(server.framed) == 1)
 
 
 @pytest.mark.parametrize(
     "what",
     [
-        struct.pack("<I", MOST_REQUEST_BYTES + 1) + bytes(100),
+        struct.pack("<IQ", MOST_REQUEST_BYTES + 1, 0) + bytes(100),
         b"\xff" * 100,
-        struct.pack("<I", 50) + b"\xff" * 50,
-        status_request() * 2,
+        struct.pack("<IQ", 50, 0) + b"\xff" * 50,
     ],
 )
 def test_what_is_no_request_ends_the_connection_and_no_other(what):
@@ -325,46 +330,49 @@ def test_what_is_no_request_ends_the_connection_and_no_other(what):
             assert ends(known)
         client.status()
         assert transport.remote == 0
-        wait_for(lambda: len(server.local) == 1)
+        wait_for(lambda: len(server.framed) == 1)
 
 
 def test_many_who_do_not_say_who_they_are_keep_nobody_waiting():
     with served() as (server,), ExitStack() as stack:
-        for _ in range(door.MOST_CONNECTIONS + 50):
+        for _ in range(framed_server.MOST_STRANGERS + 50):
             stack.enter_context(connection_to(server))
         with counted([server]) as (client, _):
             client.counters.reset()
             x = put(client, SPACE, X)
             assert sum(client.run(dot(SPACE, x, x))[0][0]) == X @ X
             assert client.counters.messages == 2
-            assert len(server.local) <= door.MOST_CONNECTIONS
-    wait_for(lambda: len(server.local) == 0)
+            assert len(server.framed) <= framed_server.MOST_STRANGERS + 1
+    wait_for(lambda: len(server.framed) == 0)
 
 
 def test_who_was_answered_soon_looks_out_for_the_next_message():
     """Then it need not wake up; and who hears nothing soon sleeps, as anybody does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with closing(ours), closing(theirs):
-        frames, others = local.Frames(ours, 100), local.Frames(theirs, 100)
+        one, other = looking_out(ours, 0.05), looking_out(theirs, 0.05)
         silences = []
 
         def silent(begun: bool) -> None:
             silences.append(begun)
-            others.send(b"late")
+            other.send(b"late", (), silent)
 
-        local.limit_silence(ours, 0.05, 0.05)
         for text in (b"one", b"two", b"three"):
-            others.send(text)
-            assert frames.receive(silent) == text
+            other.send(text, (), silent)
+            assert one.receive(silent) == (text, 0)
         assert not silences
-        assert frames.receive(silent) == b"late"
+        assert one.receive(silent) == (b"late", 0)
         assert silences == [False]
-        others.send(b"again")
-        assert frames.receive(silent) == b"again"
-        assert local._looking_out.acquire(blocking=False), "nobody looks out any more"
-        local._looking_out.release()
+        other.send(b"again", (), silent)
+        assert one.receive(silent) == (b"again", 0)
+        assert framed._looking_out.acquire(blocking=False), "nobody looks out any more"
+        framed._looking_out.release()
         theirs.close()
-        assert frames.receive(silent) is None
+        assert one.receive(silent) is None
+
+
+def looking_out(connection: socket.socket, seconds: float) -> FramedConnection:
+    return FramedConnection(connection, PlainStream(connection, seconds), 100, looks_out=True)
 
 
 class Watched(socket.socket):
@@ -379,10 +387,10 @@ class Watched(socket.socket):
 
 def test_nobody_looks_out_while_all_processors_are_needed():
     """A client would keep one of two servers from the only processor that is left for both."""
-    one, theirs = socket.socketpair(socket.AF_UNIX)
-    with closing(Watched(fileno=one.detach())) as ours, closing(theirs):
-        frames, others = local.Frames(ours, 100), local.Frames(theirs, 100)
+    half, theirs = socket.socketpair(socket.AF_UNIX)
+    with closing(Watched(fileno=half.detach())) as ours, closing(theirs):
+        one, other = looking_out(ours, 5.0), looking_out(theirs, 5.0)
         for at_work, looks in ((1, 0), (1, 1), (10**6, 1), (1, 2)):
-            others.send(b"soon")
-            assert frames.receive(lambda begun: None, at_work) == b"soon"
+            other.send(b"soon", (), lambda begun: None)
+            assert one.receive(lambda begun: None, at_work) == (b"soon", 0)
             assert ours.looks == looks

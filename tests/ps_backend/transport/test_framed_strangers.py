@@ -1,4 +1,4 @@
-"""Strangers at the port for bulk data learn nothing, and keep nobody out."""
+"""Strangers at the port for framed connections learn nothing, and keep nobody out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_backend.server.endpoints import bulk_door, socket_door
-from ps_backend.transport import bulk_sockets
+from ps_backend.server.endpoints import framed_server
+from ps_backend.transport.framed import proofs_of
 from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.far_away import SPACE, X, connected, ends, far_away, same
@@ -36,9 +36,9 @@ def test_strangers_are_sent_away_before_anything_is_read(server, monkeypatch, wh
     asked = []
     monkeypatch.setattr(server.service, "handle", lambda *given: asked.append(given))
     proof = {
-        "a wrong token": bulk_sockets.proofs_of("wrong", server.bulk._admission)[0],
-        "no token": bulk_sockets.proofs_of(None, server.bulk._admission)[0],
-        "another admission": bulk_sockets.proofs_of(TOKEN, bytes(32))[0],
+        "a wrong token": proofs_of("wrong", server.framed._admission)[0],
+        "no token": proofs_of(None, server.framed._admission)[0],
+        "another admission": proofs_of(TOKEN, bytes(32))[0],
         "garbage": bytes(range(32)),
     }[what]
     with connected(server) as stranger:
@@ -49,8 +49,10 @@ def test_strangers_are_sent_away_before_anything_is_read(server, monkeypatch, wh
 
 def test_who_is_not_the_server_gets_nothing(server):
     """Whoever listens there instead is sent a proof that is of no use elsewhere, and no more."""
-    with socket.create_server(("127.0.0.1", 0)) as other, far_away([server]) as (client, (one,)):
-        server.bulk.port = other.getsockname()[1]
+    with ExitStack() as stack:
+        other = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server.framed.port = other.getsockname()[1]
+        client, (one,) = stack.enter_context(far_away([server]))
         came = []
 
         def pretend() -> None:
@@ -92,8 +94,7 @@ def one_server():
 
 
 def test_those_who_stop_in_the_middle_are_sent_away(server, monkeypatch):
-    monkeypatch.setattr(socket_door, "SILENT_SECONDS", 0.2)
-    monkeypatch.setattr(bulk_door, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(framed_server, "SILENT_SECONDS", 0.2)
     with far_away([server]) as (client, (transport,)):
         x = put(client, SPACE, X)
         with connected(server) as silent, connected(server) as half:
@@ -108,7 +109,7 @@ def test_those_who_stop_in_the_middle_are_sent_away(server, monkeypatch):
                 assert ends(known)
         assert same(client, x)  # idle for longer than that, and still there
         assert transport.streamed == 0
-        wait_for(lambda: len(server.bulk) == 1)
+        wait_for(lambda: len(server.framed) == 1)
 
 
 @pytest.mark.parametrize(
@@ -129,10 +130,10 @@ def test_what_is_no_request_ends_the_connection(server, what):
 def test_strangers_who_say_nothing_keep_nobody_out(server):
     with ExitStack() as stack:
         first = stack.enter_context(connected(server))
-        for _ in range(bulk_door.MOST_STRANGERS):
+        for _ in range(framed_server.MOST_STRANGERS):
             stack.enter_context(connected(server))
         assert ends(first)
         with far_away([server]) as (client, (transport,)):
             assert same(client, put(client, SPACE, X))
             assert transport.streamed == 0
-        assert len(server.bulk._strangers) <= bulk_door.MOST_STRANGERS
+        assert len(server.framed._strangers) <= framed_server.MOST_STRANGERS

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ps_backend.processes.certificates import Authority, held_identity, new_key
-from ps_backend.transport.bulk_frames import BulkFrames
-from ps_backend.transport.streams import PlainStream, TlsStream
+from ps_backend.transport.framed import FramedConnection, PlainStream, TlsStream
 from ps_backend.transport.tls import SERVER_NAME, client_context
 from tests.waiting import join_all
 
@@ -39,7 +38,7 @@ def patient(_: bool) -> None:
 @contextmanager
 def conversation(
     *, tls: bool, seconds: float = 20.0
-) -> Iterator[tuple[BulkFrames, BulkFrames, socket.socket]]:
+) -> Iterator[tuple[FramedConnection, FramedConnection, socket.socket]]:
     """Both sides, and the socket of the first."""
     ours, theirs = socket.socketpair()
     with closing(ours), closing(theirs):
@@ -50,7 +49,7 @@ def conversation(
                 answering = pool.submit(TlsStream, other, server, patient)
                 one = TlsStream(one, client, patient, server=SERVER_NAME)
                 other = answering.result()
-        yield BulkFrames(ours, one, MOST), BulkFrames(theirs, other, MOST), ours
+        yield FramedConnection(ours, one, MOST), FramedConnection(theirs, other, MOST), ours
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Bulk data of processes that share no memory goes over sockets, and means what it means anyway."""
+"""Framed connections to a server on another host: requests mean what they mean over gRPC."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import signal
 import threading
 import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distvec import connect
 from ps_backend.client import Client
@@ -21,10 +24,13 @@ from ps_backend.errors import OutOfBudget, ServerLost
 from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.server.endpoints import bulk_door
+from ps_backend.program.types import array_type
+from ps_backend.server.endpoints import framed_server
+from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.endpoints.tls_identity import FileIdentity
-from ps_backend.transport import GrpcTransport, bulk_sockets, tls_of
-from ps_backend.transport.bulk_frames import BulkFrames, shut_down
+from ps_backend.transport import GrpcTransport, framed_client, tls_of
+from ps_backend.transport.framed import FramedConnection, proofs_of, shut_down
+from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.authorities import TestAuthority
 from tests.ps_backend.far_away import (
     FLOATS,
@@ -36,7 +42,16 @@ from tests.ps_backend.far_away import (
     far_away,
     same,
 )
-from tests.ps_backend.helpers import QUICK, REPEATED, TOKEN, put, served
+from tests.ps_backend.helpers import (
+    QUICK,
+    REPEATED,
+    TOKEN,
+    axpy,
+    dot,
+    put,
+    running_a_program,
+    served,
+)
 from tests.waiting import PATIENCE, join_all, wait_for
 
 
@@ -72,19 +87,22 @@ def test_what_is_sparse_arrives(server):
         client.commit("r", [(0, 0)], FLOATS, total := client.new_id())
         assert same(client, total)
         assert transport.streamed == 0
-        assert len(server.bulk) == 1
+        assert len(server.framed) == 1
 
 
 def test_servers_fetch_from_each_other_so(monkeypatch):
     ways = []
-    transfer = bulk_sockets.BulkSockets.transfer
+    send = framed_client.FramedClient.send
 
-    def noted(self, request, *arguments):
-        answer = transfer(self, request, *arguments)
-        ways.append((request.WhichOneof("body"), self.way.split()[0]))
-        return answer
+    def noted(self, message, *arguments, large=False):
+        sent = send(self, message, *arguments, large=large)
+        if large:
+            body = pb.Request.FromString(message).WhichOneof("body")
+            ways.append((body, self.way.split()[0]))
+        return sent
 
-    monkeypatch.setattr(bulk_sockets.BulkSockets, "transfer", noted)
+    monkeypatch.setattr(framed_client.FramedClient, "send", noted)
+    monkeypatch.setattr(framed_client, "has_unix_sockets", lambda: False)
     monkeypatch.setattr("ps_backend.transport.grpc_transport.SharedBulk._take", lambda _: None)
     n = 200_001
     values = np.random.default_rng(0).random(n)
@@ -114,13 +132,12 @@ def test_with_tls_where_the_server_has_it(tmp_path, kind):
         assert same(client, put(client, SPACE, X))
         assert one.streamed == 0
         with connected(server) as plain:  # nothing is answered without
-            plain.sendall(bulk_sockets.proofs_of(TOKEN, server.bulk._admission)[0])
+            plain.sendall(proofs_of(TOKEN, server.framed._admission)[0])
             with suppress(OSError):
                 assert len(plain.recv(1000)) < 32  # that this is no TLS
                 assert ends(plain)
-        one._sockets._tls = other  # as if another server listened there
-        one._sockets._idle.pop().end()
-        one._sockets._made = 0
+        one._framed._tls = other  # as if another server listened there
+        one._framed._idle.pop().close()
         assert same(client, put(client, SPACE, X))
         assert one.streamed == 2
         assert "certificate verify failed" in one.bulk_way
@@ -130,24 +147,24 @@ def test_with_tls_where_the_server_has_it(tmp_path, kind):
 
 
 def test_where_the_port_cannot_be_reached_grpc_does_it_and_says_so_once(server, caplog):
-    server.bulk.end(time.monotonic())
-    server.bulk._ending.clear()  # it goes on to tell of a port at which nobody is
+    server.framed.end(time.monotonic())
+    server.framed._ending.clear()  # it goes on to tell of a port at which nobody is
     with far_away([server]) as (client, (transport,)), caplog.at_level(logging.WARNING):
         assert client.status()[0].bulk == ""
         assert same(client, put(client, SPACE, X))
         assert transport.streamed == 2
-        assert client.status()[0].bulk.startswith(f"gRPC (port {server.bulk.port} of 127.0.0.1")
+        assert client.status()[0].bulk.startswith(f"gRPC (port {server.framed.port} of 127.0.0.1")
     assert len(caplog.records) == 1
     assert "cannot be reached" in caplog.text
 
 
 def test_a_port_that_was_not_reached_is_tried_again_later(server, monkeypatch):
-    monkeypatch.setattr(bulk_sockets, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(framed_client, "_FIRST_PAUSE", 0.0)
+    port, server.framed.port = server.framed.port, 1
     with far_away([server]) as (client, (transport,)):
-        transport._sockets._pause, port, server.bulk.port = 0.0, server.bulk.port, 1
         x = put(client, SPACE, X)
         assert transport.streamed == 1
-        server.bulk.port = port
+        server.framed.port = port
         assert same(client, x)
         assert transport.streamed == 1
         assert client.status()[0].bulk == f"port {port}"
@@ -157,7 +174,7 @@ def test_a_server_without_a_port_serves_by_grpc(monkeypatch):
     def refuse(*_, **__):
         raise OSError("no port is free")
 
-    monkeypatch.setattr(bulk_door, "listen", refuse)
+    monkeypatch.setattr(framed_server, "listen", refuse)
     with pytest.raises(OSError, match="choose another with --bulk-port"), served(bulk_port=7):
         pass
     with served() as (server,), far_away([server]) as (client, (transport,)):
@@ -167,14 +184,14 @@ def test_a_server_without_a_port_serves_by_grpc(monkeypatch):
 
 
 def test_status_says_who_would_be_reached(server):
-    assert server_status([server.address], token=TOKEN)[0].bulk == f"port {server.bulk.port}"
+    assert server_status([server.address], token=TOKEN)[0].bulk == f"port {server.framed.port}"
     with Client([GrpcTransport(server.address, token=TOKEN)]) as near:
         put(near, SPACE, X)
         assert near.status()[0].bulk == "shared memory"
 
 
 def test_who_finds_no_place_stays_with_grpc(server, monkeypatch):
-    monkeypatch.setattr(bulk_door, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(framed_server, "MOST_CONNECTIONS", 1)
     with far_away([server]) as (one, (first,)), far_away([server]) as (other, (second,)):
         assert same(one, put(one, SPACE, X))
         assert same(other, put(other, SPACE, X))
@@ -182,7 +199,7 @@ def test_who_finds_no_place_stays_with_grpc(server, monkeypatch):
 
 
 def test_a_transfer_does_not_wait_for_others(server, monkeypatch):
-    handle, count = server.service.handle, bulk_sockets.MOST_SOCKETS + 2
+    handle, count = server.service.handle, framed_client.MOST_CONNECTIONS + 2
     together = threading.Barrier(count)
 
     def handle_at_once(request, payload):
@@ -202,7 +219,7 @@ def test_a_transfer_does_not_wait_for_others(server, monkeypatch):
         join_all(*threads)
         assert found == [True] * count
         assert transport.streamed == 2
-        assert len(server.bulk) == bulk_sockets.MOST_SOCKETS
+        assert len(server.framed) == framed_client.MOST_CONNECTIONS
 
 
 # --- faults ---------------------------------------------------------------------------------------
@@ -214,7 +231,7 @@ def test_what_breaks_is_mended_and_nothing_counts_twice(server, monkeypatch, whe
         x, handle, runs = put(client, SPACE, X), server.service.handle, []
 
         def cut() -> None:
-            for connection in [*server.bulk._connections]:  # those that end go out meanwhile
+            for connection in [*server.framed._connections]:  # those that end go out meanwhile
                 shut_down(connection)
 
         def handle_and_cut(request, payload):
@@ -237,7 +254,7 @@ def test_what_breaks_is_mended_and_nothing_counts_twice(server, monkeypatch, whe
         np.testing.assert_allclose(client.read(x, FLOATS), expected)
         assert len(runs) == (3 if when == "before the request" else 6)
         assert transport.streamed == 0
-        wait_for(lambda: len(server.bulk) == 1)
+        wait_for(lambda: len(server.framed) == 1)
 
 
 def test_a_payload_that_is_not_read_is_no_part_of_the_next_request(server, monkeypatch):
@@ -249,7 +266,7 @@ def test_a_payload_that_is_not_read_is_no_part_of_the_next_request(server, monke
             put(client, large, np.zeros(large.length))
         assert same(client, x)
         assert transport.streamed == 0
-        assert len(server.bulk) == 1
+        assert len(server.framed) == 1
 
 
 def test_an_interrupted_wait_does_not_shift_the_replies(server, monkeypatch):
@@ -257,7 +274,7 @@ def test_an_interrupted_wait_does_not_shift_the_replies(server, monkeypatch):
         x = put(client, SPACE, X)
         message = client._requests.to_all("status")[0].request
 
-        receive, here = BulkFrames.receive, threading.current_thread()
+        receive, here = FramedConnection.receive, threading.current_thread()
 
         def interrupted(*given):
             if threading.current_thread() is here:  # not in the server, which also receives
@@ -265,9 +282,9 @@ def test_an_interrupted_wait_does_not_shift_the_replies(server, monkeypatch):
             return receive(*given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(BulkFrames, "receive", interrupted)
+            patch.setattr(FramedConnection, "receive", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                transport._sockets.transfer(message, (), None, 1 << 20)
+                transport._framed.send(message.SerializeToString()).receive()
         for _ in range(3):
             assert same(client, x)
         assert transport.streamed == 0
@@ -318,15 +335,15 @@ def test_a_stopped_server_is_noticed(monkeypatch):
         transport = FarAway(servers.addresses[0], token=servers.token)
         with Client([transport], retry=REPEATED) as client:
             x = put(client, SPACE, X)
-            sockets = transport._sockets
+            framed = transport._framed
             os.kill(servers.pids[0], signal.SIGSTOP)
             try:
                 request = client._requests.to_all("status")[0].request
                 with monkeypatch.context() as patch:  # not for those that answer
-                    patch.setattr(bulk_sockets, "PING_SECONDS", 0.1)
-                    patch.setattr(bulk_sockets, "PING_ANSWER_SECONDS", 0.1)
-                    with pytest.raises(bulk_sockets.Unavailable, match="no sign of life"):
-                        sockets.transfer(request, (), None, 1 << 20)
+                    patch.setattr(framed_client, "PING_SECONDS", 0.1)
+                    patch.setattr(framed_client, "PING_ANSWER_SECONDS", 0.1)
+                    with pytest.raises(framed_client.Unavailable, match="no sign of life"):
+                        framed.send(request.SerializeToString()).receive()
             finally:
                 os.kill(servers.pids[0], signal.SIGCONT)
             assert same(client, x)
@@ -337,7 +354,115 @@ def test_a_client_that_nobody_closes_leaves_no_connection(server):
         warnings.simplefilter("error")
         client = Client([FarAway(server.address)])
         put(client, SPACE, X)
-        assert len(server.bulk) == 1
+        assert len(server.framed) == 1
         del client
         gc.collect()
-        wait_for(lambda: len(server.bulk) == 0)
+        wait_for(lambda: len(server.framed) == 0)
+
+
+# --- small requests -----------------------------------------------------------------------------
+
+
+SMALL = DenseSpace(3000)
+FEW = np.arange(3000.0)
+
+
+class Counting(GrpcTransport):
+    """Counts the small requests that went over gRPC."""
+
+    def __init__(self, address: str, **options) -> None:
+        super().__init__(address, token=TOKEN, near=False, **options)
+        self.remote = 0
+
+    def _by_itself(self, data, deadline=None):
+        self.remote += 1
+        return super()._by_itself(data, deadline)
+
+    def _from_call(self, call):
+        self.remote += 1
+        return super()._from_call(call)
+
+
+@contextmanager
+def counted(servers: list[Server], **options) -> Iterator[tuple[Client, list[Counting]]]:
+    transports = [Counting(server.address, **options) for server in servers]
+    with Client(transports, retry=REPEATED) as client:
+        if options.get("eager"):
+            client.status()  # over gRPC, while connections are made beside
+            wait_for(lambda: all(one._framed._idle for one in transports))
+        for transport in transports:
+            transport.remote = 0
+        yield client, transports
+
+
+@given(st.integers(1, 3), st.lists(st.booleans(), min_size=1, max_size=6))
+def test_small_requests_go_this_way_too_and_each_is_one_message(servers, waits):
+    with served(servers) as running, counted(running, eager=True) as (client, transports):
+        x, expected = put(client, SMALL, FEW), FEW
+        client.counters.reset()
+        for wait in waits:
+            y = client.new_id()
+            client.run(axpy(SMALL, 2.0, x, x, y, frees=[x]), wait=wait)
+            x, expected = y, 2.0 * expected + expected
+        client.wait()
+        assert client.counters.messages == len(waits)
+        assert client.read(x, array_type(SMALL, float)).tobytes() == expected.tobytes()
+        assert [transport.remote for transport in transports] == [0] * servers
+
+
+def test_only_who_is_eager_makes_a_connection_for_small_requests(server, monkeypatch):
+    with counted([server]) as (client, (transport,)):
+        put(client, SMALL, FEW)
+        client.status()
+        assert transport.remote == 2
+        assert len(server.framed) == 0
+    with far_away([server]) as (client, (transport,)):
+        x = put(client, SPACE, X)
+        monkeypatch.setattr(transport, "_by_itself", None)  # there is a connection now
+        assert client.gather(x, FLOATS, [1, 2]).tolist() == X[1:3].tolist()
+        assert transport.streamed == 0
+
+
+def test_the_owner_of_a_session_is_eager_and_who_joins_it_is_not(server, monkeypatch):
+    monkeypatch.setattr(framed_client, "has_unix_sockets", lambda: False)
+    with (
+        Client.connect([server.address], token=TOKEN) as owner,
+        Client.connect([server.address], token=TOKEN, session=owner.secret) as joined,
+    ):
+        owner.status()
+        joined.status()
+        wait_for(lambda: len(server.framed) == 1)
+        assert not joined._transports[0]._framed._idle
+
+
+def test_a_port_that_lets_who_knocks_wait_keeps_no_small_request_waiting(server, monkeypatch):
+    """As a firewall does that drops packets: gRPC goes on meanwhile, and alone afterwards."""
+    knocked, go_on = threading.Event(), threading.Event()
+
+    def wait(*_):
+        knocked.set()
+        go_on.wait(PATIENCE)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(framed_client.socket, "create_connection", wait)
+    with Client([Counting(server.address, eager=True)], retry=REPEATED) as client:
+        client.status()
+        assert knocked.wait(PATIENCE)
+        for _ in range(3):
+            x = put(client, SMALL, FEW)
+            assert sum(client.run(dot(SMALL, x, x))[0][0]) == FEW @ FEW
+        go_on.set()
+        (transport,) = client._transports
+        wait_for(lambda: "timed out" in transport._framed._reason)
+        client.status()
+        assert len(server.framed) == 0
+
+
+def test_nobody_waits_for_the_program_of_another(server):
+    with counted([server], eager=True) as (client, (transport,)):
+        x = put(client, SMALL, FEW)
+        with running_a_program(server, client, dot(SMALL, x, x)):
+            assert client.status()[0].buffers == 1
+            assert transport.remote == 1
+        client.status()
+        assert transport.remote == 1
