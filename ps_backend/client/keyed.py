@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -130,19 +131,20 @@ class RowCall:
         self._sizes = [len(keys) * size for size in row_bytes]
         self._answer = take(sum(map(padded, self._sizes)))
 
-    def message(self, request: pb.Request, kind: str) -> Message:
-        """The call as a request of that ``kind``."""
-        body: pb.RowCall = getattr(request, kind)
+    def message(self, request: pb.Request, place: str) -> Message:
+        """The call as a part of a request: of its body, or of a field of that."""
+        find = attrgetter(place)
+        body: pb.RowCall = find(request)
         body.CopyFrom(self._body)
         body.keys.count = len(self.keys)
 
         def complete(request: pb.Request) -> Parts:
-            body: pb.RowCall = getattr(request, kind)
+            body: pb.RowCall = find(request)
             add_structure(body, self._program)
             return self._payload(body)
 
         payload = self._rows if self._known else self._payload(body)
-        into = byte_view(self._answer) if kind == "look_up" else None
+        into = byte_view(self._answer) if place == "look_up" else None
         return Message(request, payload, into, complete)
 
     def _payload(self, body: pb.RowCall) -> Parts:
@@ -407,7 +409,6 @@ class KeySpace:
         body = encode_row_program(program, arrays, scalars, full=digest not in self._known)
         body.keys.space = self.number
         body.given_as = wire
-        body.staged.CopyFrom(pb.StagedRows(round=round, **key._asdict()))
         shares = keys.shares(self.servers, self.partition)
         rows = [
             np.ascontiguousarray(one, type.dtype)
@@ -423,7 +424,15 @@ class KeySpace:
             call = RowCall(
                 program, body, keys.keys[some], [one[some] for one in rows], False, fresh
             )
-            messages[server] = call.message(self._requests.request(), "stage_rows")
+            message = self._requests.message(
+                "contribute",
+                barrier={"kind": "round", "name": round},
+                member=key.partition,
+                attempt=key.attempt,
+                slot=key.slot,
+                number=key.number,
+            )
+            messages[server] = call.message(message.request, "contribute.call")
         self._send(messages)
         self._known.add(digest)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_backend.client.long_poll import long_poll
-from ps_backend.client.mailbox import Send
-from ps_backend.client.requests import Change, Indices, Requests, SharedArray, empty_rows, split
+from ps_backend.client.mailbox import Barrier
+from ps_backend.client.requests import Change, Indices, SharedArray, empty_rows, split
 from ps_backend.program.spaces import Space
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import LONGEST_WAIT_SECONDS
@@ -25,34 +25,28 @@ class Pulled(NamedTuple):
     clock: int
 
 
-class Loop:
+class Loop(Barrier):
     """The loop ``name`` on all servers. Thread-safe. Methods send one message a server."""
 
-    def __init__(self, name: str, requests: Requests, send: Send) -> None:
-        self.name, self.servers = name, requests.servers
-        self._requests, self._send = requests, send
+    kind = "loop"
 
     # --- for the owner ----------------------------------------------------------------------------
 
     def open(self, ranks: int, staleness: int | None) -> None:
         """Open it, with ``ranks`` at clock 0; ``staleness`` None: no bound."""
-        self._to_all("open_loop", ranks=ranks, staleness=staleness)
+        self._join(ranks=ranks, staleness=staleness)
 
     def clocks(self) -> list[int]:
         """How many clocks each rank has ended on all servers.
 
         Raises ``LoopClosed`` if a server lost the loop.
         """
-        replies = self._to_all("read_clocks")
+        replies = self._join()
         return [min(clocks) for clocks in zip(*(one.clocks.clocks for one in replies), strict=True)]
 
     def exclude(self, rank: int, attempt: int) -> None:
         """Let nobody wait for the rank, unless another attempt has joined; it may come back."""
-        self._to_all("exclude_rank", rank=rank, attempt=attempt)
-
-    def close(self) -> None:
-        """End it: whoever waits, or comes later, gets ``LoopClosed``. Idempotent."""
-        self._to_all("close_loop")
+        self._join(member=rank, attempt=attempt, exclude=True)
 
     # --- for a rank -------------------------------------------------------------------------------
 
@@ -63,12 +57,12 @@ class Loop:
         with the slowest of the others; this takes two messages a server. ``attempt``: 1 or more,
         larger than that of all who spoke for the rank before. Raises ``AttemptFenced``.
         """
-        replies = self._to_all("join_loop", rank=rank, attempt=attempt)
+        replies = self._join(member=rank, attempt=attempt)
         clocks = [reply.clocks.clocks[0] for reply in replies]
         if not any(reply.clocks.out for reply in replies):
             return min(clocks)
         at = max(clocks)
-        self._to_all("join_loop", rank=rank, attempt=attempt, at=at)
+        self._join(member=rank, attempt=attempt, at=at)
         return at
 
     def tick(
@@ -81,22 +75,20 @@ class Loop:
         leave: bool = False,
     ) -> None:
         """The rank ended ``clock``, with these changes; counted once. Raises ``AttemptFenced``."""
-        messages = self._requests.to_all(
-            "tick", loop=self.name, rank=rank, attempt=attempt, clock=clock, leave=leave
-        )
+        messages = self._to_all("contribute", member=rank, attempt=attempt, turn=clock, leave=leave)
         parts: dict[int, tuple[list[memoryview], list[memoryview]]] = {
             server: ([], []) for server in messages
         }
         for target, change in changes.items():
             shares = self._requests.filled(*target, change.indices, change.values)
             for server, share in shares:
-                messages[server].request.tick.rows.append(share.rows)
+                messages[server].request.contribute.rows.append(share.rows)
                 *where, values = share.payload
                 parts[server][0].extend(where)
                 parts[server][1].append(values)
         for server, message in messages.items():
             message.payload = [*parts[server][0], *parts[server][1]]
-        self._send(messages, recorded=False)
+        self._send(messages, recorded=True)
 
     def pull(
         self,
@@ -133,12 +125,12 @@ class Loop:
             target.type,
             indices,
             found,
-            "pull",
+            "wait",
             least=1,  # there is something to wait for in any case
-            loop=self.name,
-            rank=rank,
+            barrier=self._called,
+            member=rank,
             attempt=attempt,
-            clock=clock,
+            turn=clock,
             seconds=seconds,
         )
         replies = self._send(messages, recorded=False)
@@ -149,10 +141,9 @@ class Loop:
             own[server] = reply.clocks.clocks[0]
         return Pulled(found, own, indices, clock)
 
-    def _to_all(self, kind: str, **fields: int | None) -> Sequence[pb.Reply]:
-        """Send a body of that kind with these fields to all; replies by server."""
-        messages = self._requests.to_all(kind, loop=self.name, **fields)
-        replies = self._send(messages, recorded=False)
+    def _join(self, **fields: int | None) -> list[pb.Reply]:
+        """Send what concerns who takes part; replies by server."""
+        replies = self._send(self._to_all("join", **fields), recorded=False)
         return [replies[server] for server in range(self.servers)]
 
 

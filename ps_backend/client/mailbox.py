@@ -1,10 +1,10 @@
-"""A mailbox of the session (``server/state/mailbox.py``) as a client sees it."""
+"""Barriers of the session as a client sees them: mailboxes, and what these share with loops."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ps_backend.client.requests import Change, Messages, Requests, StoredArray, 
 from ps_backend.client.server_link import Message
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
+from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import check_size
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import encode_array
@@ -30,6 +31,31 @@ class Send(Protocol):
         """Send ``messages``, by server, and wait for the replies."""
 
 
+class Barrier:
+    """What many contribute to, and wait for, on the servers of a session. Thread-safe."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str, requests: Requests, send: Send) -> None:
+        self.name, self.servers = name, requests.servers
+        self._requests, self._send = requests, send
+
+    def close(self) -> None:
+        """End it: who waits, or comes later, hears so by an error. One message a server."""
+        self._send(self._to_all("end"), recorded=False)
+
+    def _to(self, servers: Iterable[int], request: str, **fields: object) -> Messages:
+        """A request of that kind to each of ``servers``, with the fields that are not None."""
+        return self._requests.each(servers, request, barrier=self._called, **fields)
+
+    def _to_all(self, request: str, **fields: object) -> Messages:
+        return self._to(range(self.servers), request, **fields)
+
+    @property
+    def _called(self) -> dict[str, str]:
+        return {"kind": self.kind, "name": self.name}
+
+
 class Question(NamedTuple):
     """What is asked, and a number above that of all questions before."""
 
@@ -37,7 +63,7 @@ class Question(NamedTuple):
     value: bytes
 
 
-class Mailbox:
+class Mailbox(Barrier):
     """Questions for many to wait for, and their answers. Thread-safe.
 
     Those who wait do so at one server, the mailbox's home. A question whose answers make a total is
@@ -45,19 +71,21 @@ class Mailbox:
     ``MailboxClosed`` if there is no such mailbox: ``open`` it first.
     """
 
+    kind = "mailbox"
+
     def __init__(
         self, name: str, requests: Requests, send: Send, new_number: Callable[[], int]
     ) -> None:
         """``new_number``: 0 or more, each larger than all before."""
-        self.name = name
-        self._requests, self._send, self._new_number = requests, send, new_number
+        super().__init__(name, requests, send)
+        self._new_number = new_number
         self._home = zlib.crc32(name.encode()) % requests.servers
 
     # --- for who asks -----------------------------------------------------------------------------
 
     def open(self) -> None:
         """Let others wait. One message a server."""
-        self._send(self._to(range(self._requests.servers), "ask", value=b""), recorded=False)
+        self._send(self._to_all("wait", ask={"value": b""}), recorded=False)
 
     def ask(
         self, value: bytes, about: StoredArray | None = None, total: StoredArray | None = None
@@ -70,10 +98,6 @@ class Mailbox:
         check_size(value)
         return Asked(self, Question(1 + self._new_number(), value), about, total)
 
-    def close(self) -> None:
-        """End it: all waits raise ``MailboxClosed``. One message a server. Idempotent."""
-        self._send(self._to(range(self._requests.servers), "close_mailbox"), recorded=False)
-
     # --- for who answers --------------------------------------------------------------------------
 
     def question(
@@ -85,15 +109,14 @@ class Mailbox:
         it is about others. One message, or one to each server that holds some of the values, and
         again each ten seconds.
         """
-        count = self._requests.servers
-        servers = [self._home] if along is None else along[0].space.holders(count)
-        type = None if along is None else encode_array(0, along[0])
+        servers = [self._home] if along is None else along[0].space.holders(self.servers)
+        rows = None if along is None else {"array": encode_array(0, along[0])}
 
         def ask(seconds: float) -> Question:
-            messages = self._to(servers, "await_question", after=after, seconds=seconds, type=type)
+            messages = self._to(servers, "wait", turn=after, seconds=seconds, rows=rows)
             for server, message in messages.items():
                 if along is not None:
-                    low, high = along[0].space.range_of(server, count)
+                    low, high = along[0].space.range_of(server, self.servers)
                     message.into = byte_view(along[1][low:high])
             replies = self._send(messages, recorded=False)
             first, *others = (reply.asked for reply in replies.values())
@@ -118,23 +141,20 @@ class Mailbox:
         """
         check_size(value)
         servers = self._asked(space)
-        messages = self._to(servers, "answer", question=number, key=key, value=value)
+        messages = self._to(servers, "contribute", turn=number, member=key, value=value)
         if space is not None and change is not None:
             type, given = stored_values(space, change.values)
             for server, share in self._requests.filled(0, type, change.indices, given):
-                messages[server].request.answer.rows.CopyFrom(share.rows)
+                messages[server].request.contribute.rows.append(share.rows)
                 messages[server].payload = share.payload
-        self._send(messages, recorded=False)
+        self._send(messages, recorded=True)
 
     # --- inside -----------------------------------------------------------------------------------
 
     def _asked(self, space: Space | None) -> list[int]:
         """Where a question is asked whose answers make a total of that ``space``."""
-        holders = [] if space is None else space.holders(self._requests.servers)
+        holders = [] if space is None else space.holders(self.servers)
         return sorted({self._home, *holders})
-
-    def _to(self, servers: Iterable[int], kind: str, **fields: object) -> Messages:
-        return self._requests.each(servers, kind, mailbox=self.name, **fields)
 
 
 class Asked:
@@ -182,13 +202,11 @@ class Asked:
 
     def _message(self, server: int, count: int, seconds: float) -> Message:
         is_new = self._by_server[server] is None
-        return self._mailbox._to(
-            [server],
-            "ask",
-            question=self._question.number,
+        ask = pb.Ask(
             value=self._question.value if is_new else None,
             about=self._about if is_new else None,
             count=count,
-            seconds=seconds,
             target=self._total,
-        )[server]
+        )
+        number = self._question.number
+        return self._mailbox._to([server], "wait", turn=number, seconds=seconds, ask=ask)[server]

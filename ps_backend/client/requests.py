@@ -308,7 +308,8 @@ class Requests:
         bare: Messages = {}
         for server, message in messages.items():
             body = message.request.write
-            staged[server] = self.message("stage", round=round, rows=body.rows)
+            barrier = {"kind": "round", "name": round}
+            staged[server] = self.message("contribute", barrier=barrier, rows=[body.rows])
             staged[server].payload = message.payload
             body.round = round
             body.rows.ClearField("indices")
@@ -342,8 +343,8 @@ class Requests:
             target = encode_array(total.target, total.type)
             for server in total.type.space.holders(self.servers):
                 if server not in messages:
-                    messages[server] = self.message("commit", round=round)
-                body = messages[server].request.commit
+                    messages[server] = self.message("release", round=round)
+                body = messages[server].request.release
                 added = body.totals.add(slot=total.slot, op=total.op, source=total.source)
                 added.target.CopyFrom(target)
                 for winner in total.winners:

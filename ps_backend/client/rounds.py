@@ -13,7 +13,7 @@ from ps_backend.client.signals import defer_signals
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.barriers import Total, Winner
+from ps_backend.wire.barriers import ReleaseStep, Total, Winner
 
 _MOST_KEPT_BYTES = 1 << 16
 """Contributions of a round that a server may keep, once it is over, until it hears from us."""
@@ -45,13 +45,13 @@ class Rounds(Connection):
         type, given = stored_values(space, values)
         for server, share in self._requests.filled(0, type, indices, given):
             message = messages[server] = self._requests.message(
-                "stage",
-                round=round,
-                partition=partition,
+                "contribute",
+                barrier={"kind": "round", "name": round},
+                member=partition,
                 attempt=attempt,
                 slot=slot,
                 number=number,
-                rows=share.rows,
+                rows=[share.rows],
             )
             message.payload = share.payload
         self._send(messages)
@@ -91,13 +91,16 @@ class Rounds(Connection):
             return
         with defer_signals():
             named = [
-                pb.KeyedTotal(slot=slot, winners=[pb.Winner(**one._asdict()) for one in winners])
+                pb.Total(slot=slot, winners=[pb.Winner(**one._asdict()) for one in winners])
                 for slot, winners in keyed.items()
             ]
-            self._send(self._requests.to_all("prepare_rows", round=round, totals=named))
+            self._release(round, ReleaseStep.RESERVE, totals=named)
             if totals:
                 self._commit_totals(round, totals)
-            self._send(self._requests.to_all("apply_rows", round=round))
+            self._release(round, ReleaseStep.KEYS)
+
+    def _release(self, round: str, step: ReleaseStep, **fields: object) -> None:
+        self._send(self._requests.to_all("release", round=round, step=step, **fields))
 
     def _commit_totals(self, round: str, totals: Sequence[Total]) -> None:
         done: list[int] = []
@@ -109,8 +112,11 @@ class Rounds(Connection):
                     after=lambda replies, error: done.extend(replies if error else ()),
                 )
             except Exception:
-                targets = [total.target for total in totals]
-                self._send(self._requests.each(done, "reopen", round=round, targets=targets))
+                undone = [{"target": {"buffer": total.target}} for total in totals]
+                step = ReleaseStep.UNDO
+                self._send(
+                    self._requests.each(done, "release", round=round, totals=undone, step=step)
+                )
                 raise
             large = [server for server, reply in replies.items() if reply.kept > _MOST_KEPT_BYTES]
             if large:  # all have agreed: nothing will be taken back
@@ -118,4 +124,6 @@ class Rounds(Connection):
 
     def drop_round(self, round: str) -> None:
         """End ``round`` without a result; later stages are refused. One message a server."""
-        self._send(self._requests.to_all("drop_round", round=round))
+        self._send(
+            self._requests.to_all("end", barrier={"kind": "round", "name": round}), recorded=False
+        )

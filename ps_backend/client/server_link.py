@@ -14,6 +14,7 @@ from ps_backend.errors import PSError, ServerLost, SessionExpired, SessionUnknow
 from ps_backend.transport import Answer, Busy, Pending, Transport, Unavailable
 from ps_backend.transport.timeouts import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
+from ps_backend.wire.barriers import ReleaseStep
 from ps_backend.wire.chunks import Parts
 from ps_backend.wire.errors import GoneBefore, UnknownSweep, UnknownView, decode_error
 
@@ -315,7 +316,8 @@ class ServerLink:
 
     def _misses_data(self, request: pb.Request, error: Exception) -> bool:
         """Did it fail for want of an array, or of a contribution to a round, that was lost?"""
-        committing = request.WhichOneof("body") == "commit" and self._generation > 0
+        is_commit = request.HasField("release") and request.release.step == ReleaseStep.ARRAYS
+        committing = is_commit and self._generation > 0
         return isinstance(error, GoneBefore) or (committing and type(error) is PSError)
 
     def _lost_before(self, request: pb.Request, error: Exception) -> ServerLost:
@@ -334,7 +336,7 @@ def _buffers(request: pb.Request) -> str:
         for number in call.outputs:  # made by the request itself
             lengths.pop(number, None)
     body = getattr(request, request.WhichOneof("body") or "nothing")
-    if isinstance(body, pb.Read | pb.Write):
+    if isinstance(body, pb.Read | pb.Write | pb.Wait):
         body = body.rows
     arrays = [body.array] if hasattr(body, "array") else getattr(body, "arrays", ())
     arrays = [one for one in arrays if isinstance(one, pb.Array) and one.buffer]

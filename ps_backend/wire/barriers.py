@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,6 +33,19 @@ OPERATIONS: Mapping[str, np.ufunc] = MappingProxyType(
     {"add": np.add, "min": np.minimum, "max": np.maximum}
 )
 """How a contribution can be combined with what is there."""
+
+
+class ReleaseStep(IntEnum):
+    """What is to become of a round: in one step, or of keyed spaces in two."""
+
+    ARRAYS = 0
+    """Make the totals, and end the round."""
+    RESERVE = 1
+    """Reserve room for the keys that the totals of keyed spaces insert."""
+    KEYS = 2
+    """Apply what was reserved, and end the round."""
+    UNDO = 3
+    """Take back ``ARRAYS``, which another server refused."""
 
 
 class Key(NamedTuple):

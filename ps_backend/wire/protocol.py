@@ -14,7 +14,7 @@ import secrets
 
 from ps_backend.errors import AuthenticationError
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Version of the messages; a client and a server of different versions refuse to talk."""
 
 CLIENT_BITS = 20

@@ -29,7 +29,7 @@ class Waiting(_message.Message):
     def __init__(self, seconds: _Optional[float] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "stage", "commit", "reopen", "drop_round", "nothing", "open", "close", "status", "ask", "await_question", "answer", "close_mailbox", "open_loop", "join_loop", "tick", "pull", "exclude_rank", "read_clocks", "close_loop", "renew", "cancel", "custom", "copy", "fetch", "compress", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "adopt_keys", "restore_keys", "stage_rows", "prepare_rows", "apply_rows", "chunk", "segment", "key", "life")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "contribute", "release", "join", "end", "nothing", "open", "close", "status", "wait", "renew", "cancel", "custom", "copy", "fetch", "compress", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "adopt_keys", "restore_keys", "chunk", "segment", "key", "life")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -39,25 +39,15 @@ class Request(_message.Message):
     RUN_FIELD_NUMBER: _ClassVar[int]
     WRITE_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
-    STAGE_FIELD_NUMBER: _ClassVar[int]
-    COMMIT_FIELD_NUMBER: _ClassVar[int]
-    REOPEN_FIELD_NUMBER: _ClassVar[int]
-    DROP_ROUND_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    JOIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     NOTHING_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
-    ASK_FIELD_NUMBER: _ClassVar[int]
-    AWAIT_QUESTION_FIELD_NUMBER: _ClassVar[int]
-    ANSWER_FIELD_NUMBER: _ClassVar[int]
-    CLOSE_MAILBOX_FIELD_NUMBER: _ClassVar[int]
-    OPEN_LOOP_FIELD_NUMBER: _ClassVar[int]
-    JOIN_LOOP_FIELD_NUMBER: _ClassVar[int]
-    TICK_FIELD_NUMBER: _ClassVar[int]
-    PULL_FIELD_NUMBER: _ClassVar[int]
-    EXCLUDE_RANK_FIELD_NUMBER: _ClassVar[int]
-    READ_CLOCKS_FIELD_NUMBER: _ClassVar[int]
-    CLOSE_LOOP_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
     RENEW_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_FIELD_NUMBER: _ClassVar[int]
@@ -82,9 +72,6 @@ class Request(_message.Message):
     KEEP_ROWS_FIELD_NUMBER: _ClassVar[int]
     ADOPT_KEYS_FIELD_NUMBER: _ClassVar[int]
     RESTORE_KEYS_FIELD_NUMBER: _ClassVar[int]
-    STAGE_ROWS_FIELD_NUMBER: _ClassVar[int]
-    PREPARE_ROWS_FIELD_NUMBER: _ClassVar[int]
-    APPLY_ROWS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -98,25 +85,15 @@ class Request(_message.Message):
     run: Run
     write: Write
     read: Read
-    stage: Stage
-    commit: Commit
-    reopen: Reopen
-    drop_round: DropRound
+    contribute: Contribute
+    release: Release
+    join: Join
+    end: End
     nothing: Nothing
     open: Open
     close: Close
     status: Nothing
-    ask: Ask
-    await_question: AwaitQuestion
-    answer: Answer
-    close_mailbox: CloseMailbox
-    open_loop: OpenLoop
-    join_loop: JoinLoop
-    tick: Tick
-    pull: Pull
-    exclude_rank: ExcludeRank
-    read_clocks: ReadClocks
-    close_loop: CloseLoop
+    wait: Wait
     renew: Nothing
     cancel: Cancel
     custom: Custom
@@ -141,14 +118,11 @@ class Request(_message.Message):
     keep_rows: KeepRows
     adopt_keys: AdoptKeys
     restore_keys: RestoreKeys
-    stage_rows: RowCall
-    prepare_rows: PrepareRows
-    apply_rows: ApplyRows
     chunk: bytes
     segment: Segment
     key: bytes
     life: int
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., reopen: _Optional[_Union[Reopen, _Mapping]] = ..., drop_round: _Optional[_Union[DropRound, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., await_question: _Optional[_Union[AwaitQuestion, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., close_mailbox: _Optional[_Union[CloseMailbox, _Mapping]] = ..., open_loop: _Optional[_Union[OpenLoop, _Mapping]] = ..., join_loop: _Optional[_Union[JoinLoop, _Mapping]] = ..., tick: _Optional[_Union[Tick, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., exclude_rank: _Optional[_Union[ExcludeRank, _Mapping]] = ..., read_clocks: _Optional[_Union[ReadClocks, _Mapping]] = ..., close_loop: _Optional[_Union[CloseLoop, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., adopt_keys: _Optional[_Union[AdoptKeys, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., stage_rows: _Optional[_Union[RowCall, _Mapping]] = ..., prepare_rows: _Optional[_Union[PrepareRows, _Mapping]] = ..., apply_rows: _Optional[_Union[ApplyRows, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., contribute: _Optional[_Union[Contribute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., adopt_keys: _Optional[_Union[AdoptKeys, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "publications", "keyed", "chunk")
@@ -708,21 +682,110 @@ class Piece(_message.Message):
     crcs: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, file: _Optional[str] = ..., offset: _Optional[int] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., unit: _Optional[int] = ..., crcs: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class Stage(_message.Message):
-    __slots__ = ("round", "partition", "attempt", "rows", "slot", "number")
-    ROUND_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_FIELD_NUMBER: _ClassVar[int]
+class Barrier(_message.Message):
+    __slots__ = ("kind", "name")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class Join(_message.Message):
+    __slots__ = ("barrier", "ranks", "staleness", "member", "attempt", "at", "exclude")
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    STALENESS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_FIELD_NUMBER: _ClassVar[int]
+    barrier: Barrier
+    ranks: int
+    staleness: int
+    member: int
+    attempt: int
+    at: int
+    exclude: bool
+    def __init__(self, barrier: _Optional[_Union[Barrier, _Mapping]] = ..., ranks: _Optional[int] = ..., staleness: _Optional[int] = ..., member: _Optional[int] = ..., attempt: _Optional[int] = ..., at: _Optional[int] = ..., exclude: bool = ...) -> None: ...
+
+class Contribute(_message.Message):
+    __slots__ = ("barrier", "member", "attempt", "turn", "slot", "number", "rows", "call", "value", "leave")
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
-    round: str
-    partition: int
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    barrier: Barrier
+    member: int
     attempt: int
-    rows: Rows
+    turn: int
     slot: int
     number: int
-    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
+    rows: _containers.RepeatedCompositeFieldContainer[Rows]
+    call: RowCall
+    value: bytes
+    leave: bool
+    def __init__(self, barrier: _Optional[_Union[Barrier, _Mapping]] = ..., member: _Optional[int] = ..., attempt: _Optional[int] = ..., turn: _Optional[int] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., call: _Optional[_Union[RowCall, _Mapping]] = ..., value: _Optional[bytes] = ..., leave: bool = ...) -> None: ...
+
+class Wait(_message.Message):
+    __slots__ = ("barrier", "member", "attempt", "turn", "seconds", "rows", "ask")
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    barrier: Barrier
+    member: int
+    attempt: int
+    turn: int
+    seconds: float
+    rows: Rows
+    ask: Ask
+    def __init__(self, barrier: _Optional[_Union[Barrier, _Mapping]] = ..., member: _Optional[int] = ..., attempt: _Optional[int] = ..., turn: _Optional[int] = ..., seconds: _Optional[float] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ...) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("value", "about", "count", "target")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    value: bytes
+    about: Array
+    count: int
+    target: Array
+    def __init__(self, value: _Optional[bytes] = ..., about: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., target: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+
+class Asked(_message.Message):
+    __slots__ = ("question", "value", "answers")
+    class AnswersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: bytes
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    question: int
+    value: bytes
+    answers: _containers.ScalarMap[int, bytes]
+    def __init__(self, question: _Optional[int] = ..., value: _Optional[bytes] = ..., answers: _Optional[_Mapping[int, bytes]] = ...) -> None: ...
+
+class Clocks(_message.Message):
+    __slots__ = ("clocks", "out")
+    CLOCKS_FIELD_NUMBER: _ClassVar[int]
+    OUT_FIELD_NUMBER: _ClassVar[int]
+    clocks: _containers.RepeatedScalarFieldContainer[int]
+    out: bool
+    def __init__(self, clocks: _Optional[_Iterable[int]] = ..., out: bool = ...) -> None: ...
 
 class Winner(_message.Message):
     __slots__ = ("partition", "attempt", "contributions")
@@ -748,178 +811,21 @@ class Total(_message.Message):
     winners: _containers.RepeatedCompositeFieldContainer[Winner]
     def __init__(self, target: _Optional[_Union[Array, _Mapping]] = ..., source: _Optional[int] = ..., slot: _Optional[int] = ..., op: _Optional[str] = ..., winners: _Optional[_Iterable[_Union[Winner, _Mapping]]] = ...) -> None: ...
 
-class Commit(_message.Message):
-    __slots__ = ("round", "totals")
+class Release(_message.Message):
+    __slots__ = ("round", "totals", "step")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
     round: str
     totals: _containers.RepeatedCompositeFieldContainer[Total]
-    def __init__(self, round: _Optional[str] = ..., totals: _Optional[_Iterable[_Union[Total, _Mapping]]] = ...) -> None: ...
+    step: int
+    def __init__(self, round: _Optional[str] = ..., totals: _Optional[_Iterable[_Union[Total, _Mapping]]] = ..., step: _Optional[int] = ...) -> None: ...
 
-class Reopen(_message.Message):
-    __slots__ = ("round", "targets")
-    ROUND_FIELD_NUMBER: _ClassVar[int]
-    TARGETS_FIELD_NUMBER: _ClassVar[int]
-    round: str
-    targets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, round: _Optional[str] = ..., targets: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class DropRound(_message.Message):
-    __slots__ = ("round",)
-    ROUND_FIELD_NUMBER: _ClassVar[int]
-    round: str
-    def __init__(self, round: _Optional[str] = ...) -> None: ...
-
-class Ask(_message.Message):
-    __slots__ = ("mailbox", "question", "value", "about", "count", "seconds", "target")
-    MAILBOX_FIELD_NUMBER: _ClassVar[int]
-    QUESTION_FIELD_NUMBER: _ClassVar[int]
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    ABOUT_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    SECONDS_FIELD_NUMBER: _ClassVar[int]
-    TARGET_FIELD_NUMBER: _ClassVar[int]
-    mailbox: str
-    question: int
-    value: bytes
-    about: Array
-    count: int
-    seconds: float
-    target: Array
-    def __init__(self, mailbox: _Optional[str] = ..., question: _Optional[int] = ..., value: _Optional[bytes] = ..., about: _Optional[_Union[Array, _Mapping]] = ..., count: _Optional[int] = ..., seconds: _Optional[float] = ..., target: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
-
-class AwaitQuestion(_message.Message):
-    __slots__ = ("mailbox", "after", "seconds", "type")
-    MAILBOX_FIELD_NUMBER: _ClassVar[int]
-    AFTER_FIELD_NUMBER: _ClassVar[int]
-    SECONDS_FIELD_NUMBER: _ClassVar[int]
-    TYPE_FIELD_NUMBER: _ClassVar[int]
-    mailbox: str
-    after: int
-    seconds: float
-    type: Array
-    def __init__(self, mailbox: _Optional[str] = ..., after: _Optional[int] = ..., seconds: _Optional[float] = ..., type: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
-
-class Answer(_message.Message):
-    __slots__ = ("mailbox", "question", "key", "value", "rows")
-    MAILBOX_FIELD_NUMBER: _ClassVar[int]
-    QUESTION_FIELD_NUMBER: _ClassVar[int]
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    mailbox: str
-    question: int
-    key: int
-    value: bytes
-    rows: Rows
-    def __init__(self, mailbox: _Optional[str] = ..., question: _Optional[int] = ..., key: _Optional[int] = ..., value: _Optional[bytes] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ...) -> None: ...
-
-class CloseMailbox(_message.Message):
-    __slots__ = ("mailbox",)
-    MAILBOX_FIELD_NUMBER: _ClassVar[int]
-    mailbox: str
-    def __init__(self, mailbox: _Optional[str] = ...) -> None: ...
-
-class Asked(_message.Message):
-    __slots__ = ("question", "value", "answers")
-    class AnswersEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: int
-        value: bytes
-        def __init__(self, key: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
-    QUESTION_FIELD_NUMBER: _ClassVar[int]
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    question: int
-    value: bytes
-    answers: _containers.ScalarMap[int, bytes]
-    def __init__(self, question: _Optional[int] = ..., value: _Optional[bytes] = ..., answers: _Optional[_Mapping[int, bytes]] = ...) -> None: ...
-
-class OpenLoop(_message.Message):
-    __slots__ = ("loop", "ranks", "staleness")
-    LOOP_FIELD_NUMBER: _ClassVar[int]
-    RANKS_FIELD_NUMBER: _ClassVar[int]
-    STALENESS_FIELD_NUMBER: _ClassVar[int]
-    loop: str
-    ranks: int
-    staleness: int
-    def __init__(self, loop: _Optional[str] = ..., ranks: _Optional[int] = ..., staleness: _Optional[int] = ...) -> None: ...
-
-class JoinLoop(_message.Message):
-    __slots__ = ("loop", "rank", "attempt", "at")
-    LOOP_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    AT_FIELD_NUMBER: _ClassVar[int]
-    loop: str
-    rank: int
-    attempt: int
-    at: int
-    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., at: _Optional[int] = ...) -> None: ...
-
-class Tick(_message.Message):
-    __slots__ = ("loop", "rank", "attempt", "clock", "leave", "rows")
-    LOOP_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    CLOCK_FIELD_NUMBER: _ClassVar[int]
-    LEAVE_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    loop: str
-    rank: int
-    attempt: int
-    clock: int
-    leave: bool
-    rows: _containers.RepeatedCompositeFieldContainer[Rows]
-    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., leave: bool = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ...) -> None: ...
-
-class Pull(_message.Message):
-    __slots__ = ("loop", "rank", "attempt", "clock", "seconds", "rows")
-    LOOP_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    CLOCK_FIELD_NUMBER: _ClassVar[int]
-    SECONDS_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
-    loop: str
-    rank: int
-    attempt: int
-    clock: int
-    seconds: float
-    rows: Rows
-    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ..., clock: _Optional[int] = ..., seconds: _Optional[float] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ...) -> None: ...
-
-class ExcludeRank(_message.Message):
-    __slots__ = ("loop", "rank", "attempt")
-    LOOP_FIELD_NUMBER: _ClassVar[int]
-    RANK_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    loop: str
-    rank: int
-    attempt: int
-    def __init__(self, loop: _Optional[str] = ..., rank: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
-
-class ReadClocks(_message.Message):
-    __slots__ = ("loop",)
-    LOOP_FIELD_NUMBER: _ClassVar[int]
-    loop: str
-    def __init__(self, loop: _Optional[str] = ...) -> None: ...
-
-class CloseLoop(_message.Message):
-    __slots__ = ("loop",)
-    LOOP_FIELD_NUMBER: _ClassVar[int]
-    loop: str
-    def __init__(self, loop: _Optional[str] = ...) -> None: ...
-
-class Clocks(_message.Message):
-    __slots__ = ("clocks", "out")
-    CLOCKS_FIELD_NUMBER: _ClassVar[int]
-    OUT_FIELD_NUMBER: _ClassVar[int]
-    clocks: _containers.RepeatedScalarFieldContainer[int]
-    out: bool
-    def __init__(self, clocks: _Optional[_Iterable[int]] = ..., out: bool = ...) -> None: ...
+class End(_message.Message):
+    __slots__ = ("barrier",)
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
+    barrier: Barrier
+    def __init__(self, barrier: _Optional[_Union[Barrier, _Mapping]] = ...) -> None: ...
 
 class MakeKeys(_message.Message):
     __slots__ = ("space", "most_bytes", "admit", "sketch", "length")
@@ -964,7 +870,7 @@ class Keys(_message.Message):
     def __init__(self, space: _Optional[int] = ..., count: _Optional[int] = ..., bytes: _Optional[int] = ..., view: _Optional[int] = ...) -> None: ...
 
 class RowCall(_message.Message):
-    __slots__ = ("keys", "arrays", "digest", "sweep", "scalars", "gathers", "scatters", "returns", "with_keys", "find", "given_as", "returns_as", "own", "staged")
+    __slots__ = ("keys", "arrays", "digest", "sweep", "scalars", "gathers", "scatters", "returns", "with_keys", "find", "given_as", "returns_as", "own")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -978,7 +884,6 @@ class RowCall(_message.Message):
     GIVEN_AS_FIELD_NUMBER: _ClassVar[int]
     RETURNS_AS_FIELD_NUMBER: _ClassVar[int]
     OWN_FIELD_NUMBER: _ClassVar[int]
-    STAGED_FIELD_NUMBER: _ClassVar[int]
     keys: Keys
     arrays: _containers.RepeatedScalarFieldContainer[int]
     digest: str
@@ -992,8 +897,7 @@ class RowCall(_message.Message):
     given_as: str
     returns_as: str
     own: OwnFunction
-    staged: StagedRows
-    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ..., given_as: _Optional[str] = ..., returns_as: _Optional[str] = ..., own: _Optional[_Union[OwnFunction, _Mapping]] = ..., staged: _Optional[_Union[StagedRows, _Mapping]] = ...) -> None: ...
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ..., given_as: _Optional[str] = ..., returns_as: _Optional[str] = ..., own: _Optional[_Union[OwnFunction, _Mapping]] = ...) -> None: ...
 
 class OwnFunction(_message.Message):
     __slots__ = ("signature", "plugin")
@@ -1002,42 +906,6 @@ class OwnFunction(_message.Message):
     signature: str
     plugin: str
     def __init__(self, signature: _Optional[str] = ..., plugin: _Optional[str] = ...) -> None: ...
-
-class StagedRows(_message.Message):
-    __slots__ = ("round", "partition", "attempt", "slot", "number")
-    ROUND_FIELD_NUMBER: _ClassVar[int]
-    PARTITION_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
-    SLOT_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    round: str
-    partition: int
-    attempt: int
-    slot: int
-    number: int
-    def __init__(self, round: _Optional[str] = ..., partition: _Optional[int] = ..., attempt: _Optional[int] = ..., slot: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
-
-class KeyedTotal(_message.Message):
-    __slots__ = ("slot", "winners")
-    SLOT_FIELD_NUMBER: _ClassVar[int]
-    WINNERS_FIELD_NUMBER: _ClassVar[int]
-    slot: int
-    winners: _containers.RepeatedCompositeFieldContainer[Winner]
-    def __init__(self, slot: _Optional[int] = ..., winners: _Optional[_Iterable[_Union[Winner, _Mapping]]] = ...) -> None: ...
-
-class PrepareRows(_message.Message):
-    __slots__ = ("round", "totals")
-    ROUND_FIELD_NUMBER: _ClassVar[int]
-    TOTALS_FIELD_NUMBER: _ClassVar[int]
-    round: str
-    totals: _containers.RepeatedCompositeFieldContainer[KeyedTotal]
-    def __init__(self, round: _Optional[str] = ..., totals: _Optional[_Iterable[_Union[KeyedTotal, _Mapping]]] = ...) -> None: ...
-
-class ApplyRows(_message.Message):
-    __slots__ = ("round",)
-    ROUND_FIELD_NUMBER: _ClassVar[int]
-    round: str
-    def __init__(self, round: _Optional[str] = ...) -> None: ...
 
 class Scatter(_message.Message):
     __slots__ = ("output", "array", "op")

@@ -24,7 +24,7 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import Total, Winner
 from ps_backend.wire.protocol import PROTOCOL, session_name
 from tests.ps_backend.helpers import AXPY, put
-from tests.ps_backend.requests import Sender
+from tests.ps_backend.requests import Sender, ask, barrier
 from tests.waiting import PATIENCE
 
 MB = 1 << 20
@@ -69,8 +69,8 @@ def process() -> Iterator[Process]:
         made.open("warm")
         asked(made, "t", 1, "warm")
         for key in range(20):  # messages as large as those to come
-            made.ask("warm", answer=answer_to("t", 1, key, bytes(50_000)))
-        made.ask("warm", close_mailbox=pb.CloseMailbox(mailbox="t"))
+            made.ask("warm", contribute=answer_to("t", 1, key, bytes(50_000)))
+        made.ask("warm", end=pb.End(barrier=barrier("mailbox", "t")))
         made.ask(status=pb.Nothing())  # the first one tries all functions, and imports SciPy's
         yield made
         made.transport.close()
@@ -83,12 +83,12 @@ def tiny_buffers(server: Process) -> None:
 
 
 def asked(server: Process, mailbox: str, question: int, session: str = "s", size: int = 1) -> None:
-    body = pb.Ask(mailbox=mailbox, question=question, value=bytes(size))
-    server.ask(session, ask=body)
+    server.ask(session, wait=ask(mailbox, question, value=bytes(size)))
 
 
-def answer_to(mailbox: str, question: int, key: int, value: bytes) -> pb.Answer:
-    return pb.Answer(mailbox=mailbox, question=question, key=key, value=value)
+def answer_to(mailbox: str, question: int, key: int, value: bytes) -> pb.Contribute:
+    called = barrier("mailbox", mailbox)
+    return pb.Contribute(barrier=called, turn=question, member=key, value=value)
 
 
 def questions(server: Process) -> None:
@@ -100,23 +100,24 @@ def answers(server: Process) -> None:
     for k in range(40):
         asked(server, f"t{k}", 1)
         for key in range(k * 10, k * 10 + 10):
-            server.ask(answer=answer_to(f"t{k}", 1, key, bytes(50_000)))
+            server.ask(contribute=answer_to(f"t{k}", 1, key, bytes(50_000)))
 
 
 def small_answers(server: Process) -> None:
     asked(server, "t", 1)
     for key in range(8000):
-        server.ask(answer=answer_to("t", 1, key, b"a"))
+        server.ask(contribute=answer_to("t", 1, key, b"a"))
 
 
 def loops(server: Process) -> None:
     for k in range(20):
-        server.ask(open_loop=pb.OpenLoop(loop=f"l{k}", ranks=10_000))
+        server.ask(join=pb.Join(barrier=barrier("loop", f"l{k}"), ranks=10_000))
 
 
 def clocks(server: Process) -> None:
-    server.ask(open_loop=pb.OpenLoop(loop="l", ranks=2, staleness=0))
-    server.ask(join_loop=pb.JoinLoop(loop="l", rank=0, attempt=1))
+    loop = barrier("loop", "l")
+    server.ask(join=pb.Join(barrier=loop, ranks=2, staleness=0))
+    server.ask(join=pb.Join(barrier=loop, attempt=1))
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=1), dtype="float64")
     new = pb.Rows(array=pb.Array(space=array.space, dtype="float64"))
     server.ask(write=pb.Write(rows=new, target=1), payload=bytes(8))
@@ -124,8 +125,8 @@ def clocks(server: Process) -> None:
     array.buffer = 1 << 40
     for k in range(3000):
         add = [pb.Rows(array=array)] if k % 2 else []
-        tick = pb.Tick(loop="l", rank=0, attempt=1, clock=k, rows=add)
-        server.ask(tick=tick, payload=bytes(8 * len(add)))
+        tick = pb.Contribute(barrier=loop, attempt=1, turn=k, rows=add)
+        server.ask(contribute=tick, payload=bytes(8 * len(add)))
 
 
 def sessions(server: Process) -> None:
@@ -142,13 +143,13 @@ def replies(server: Process) -> None:
     for k in range(150):
         server.open("s", f"client {k}")
         for number in range(1, 31):
-            drop = pb.DropRound(round=f"{k} {number} {'x' * 300}")
+            drop = pb.End(barrier=barrier("round", f"{k} {number} {'x' * 300}"))
             server.transport.call(
                 pb.Request(
                     session=session_name("s"),
                     client=f"client {k}",
                     sequence=number,
-                    drop_round=drop,
+                    end=drop,
                 )
             )
 
@@ -156,8 +157,8 @@ def replies(server: Process) -> None:
 def staged(server: Process) -> None:
     array = pb.Array(space=pb.Space(kind="dense", length=10), dtype="float64")
     for k in range(3000):
-        stage = pb.Stage(round="r", partition=k, rows=pb.Rows(array=array))
-        server.ask(stage=stage, payload=bytes(80))
+        stage = pb.Contribute(barrier=barrier("round", "r"), member=k, rows=[pb.Rows(array=array)])
+        server.ask(contribute=stage, payload=bytes(80))
 
 
 def test_what_a_server_grows_by_is_counted(process):
@@ -323,6 +324,6 @@ def test_a_closed_session_leaves_nothing():
 def test_a_tiny_buffer_counts_with_what_it_costs():
     sender = Sender(Service(memory=MB))
     before = sender.service.memory.used
-    for k in range(100):
+    for k in range(1, 101):
         sender.write(k, np.ones(1))
     assert sender.service.memory.used - before >= 100 * (8 + BLOCK_OVERHEAD)

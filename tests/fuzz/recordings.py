@@ -17,13 +17,14 @@ import distvec as dv
 from distvec.session import Session
 from ps_backend.arguments import Extensions
 from ps_backend.client import Change, Client, SharedArray, StoredArray
+from ps_backend.client.server_link import Message
 from ps_backend.in_process import InProcess, in_process_transports
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Combination, Link, Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
 from ps_backend.transport import Answer
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.barriers import Total, Winner
+from ps_backend.wire.barriers import ReleaseStep, Total, Winner
 from ps_backend.wire.chunks import Parts
 from ps_backend.wire.protocol import session_name
 
@@ -141,7 +142,9 @@ def _commands(client: Client) -> None:
     ]
     client.commit_totals("r", totals)
     targets = [total.target for total in totals]
-    client._send(client._requests.each([0], "reopen", round="r", targets=targets))
+    undone = [pb.Total(target=pb.Array(buffer=target)) for target in targets]
+    undo = {"round": "r", "totals": undone, "step": ReleaseStep.UNDO}
+    client._send(client._requests.each([0], "release", **undo))
     client.drop_round("r")
     _ask_and_answer(client, x)
     _work_in_a_loop(client, w)
@@ -173,21 +176,25 @@ def _ask_and_answer(client: Client, x: int) -> None:
 
 
 def _work_in_a_loop(client: Client, shared: SharedArray) -> None:
-    array = shared.describe()
+    array, loop = shared.describe(), pb.Barrier(kind="loop", name="l")
+    added = pb.Rows(array=array)
     rows = np.ones(_SPACE.length).tobytes()
     for body, payload in (
-        ({"open_loop": pb.OpenLoop(loop="l", ranks=2, staleness=0)}, b""),
-        ({"join_loop": pb.JoinLoop(loop="l", rank=0, attempt=1)}, b""),
-        ({"join_loop": pb.JoinLoop(loop="l", rank=1, attempt=1, at=0)}, b""),
-        ({"pull": pb.Pull(loop="l", attempt=1, rows=pb.Rows(array=array))}, b""),
-        ({"tick": pb.Tick(loop="l", attempt=1, rows=[pb.Rows(array=array)])}, rows),
-        ({"exclude_rank": pb.ExcludeRank(loop="l", rank=1, attempt=1)}, b""),
-        ({"read_clocks": pb.ReadClocks(loop="l")}, b""),
-        ({"close_loop": pb.CloseLoop(loop="l")}, b""),
+        ({"join": pb.Join(barrier=loop, ranks=2, staleness=0)}, b""),
+        ({"join": pb.Join(barrier=loop, attempt=1)}, b""),
+        ({"join": pb.Join(barrier=loop, member=1, attempt=1, at=0)}, b""),
+        ({"wait": pb.Wait(barrier=loop, attempt=1, rows=pb.Rows(array=array))}, b""),
+        ({"contribute": pb.Contribute(barrier=loop, attempt=1, rows=[added])}, rows),
+        ({"join": pb.Join(barrier=loop, member=1, attempt=1, exclude=True)}, b""),
+        ({"join": pb.Join(barrier=loop)}, b""),
+        ({"end": pb.End(barrier=loop)}, b""),
     ):
         request = client._requests.request()
         request.MergeFrom(pb.Request(**body))
-        client._transports[0].call(request, (memoryview(payload),))
+        if "contribute" in body:
+            client._send({0: Message(request, (memoryview(payload),))})
+        else:
+            client._transports[0].call(request, (memoryview(payload),))
 
 
 _DONATING = Sweep(

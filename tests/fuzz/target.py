@@ -112,7 +112,7 @@ class Target:
             wrong.append(f"{service.memory.used} bytes in use")
         before, now = self._states[one.server], state_of(service.sessions.all())
         if self.refused not in (None, UNANSWERED):
-            freed, asks = set(one.request.frees), one.request.HasField("ask")
+            freed, asks = set(one.request.frees), one.request.wait.HasField("ask")
             kept, left = (
                 {
                     key: value
@@ -212,9 +212,8 @@ def prepared(one: Recorded, number: int) -> Recorded:
         request.client = "one that never joined"  # else there would be little left to break
     if request.life and number % 50:
         request.life = 0  # a newer one ends the session
-    for name in ("ask", "await_question", "pull"):
-        if request.HasField(name) and _LONGEST_WAIT < getattr(request, name).seconds <= 1e6:
-            getattr(request, name).seconds = _LONGEST_WAIT
+    if request.HasField("wait") and _LONGEST_WAIT < request.wait.seconds <= 1e6:
+        request.wait.seconds = _LONGEST_WAIT
     if request.HasField("run"):
         for number, call in enumerate(request.run.calls):
             if call.space.length > _MOST_PLAIN and (request.sequence + number) % 50:

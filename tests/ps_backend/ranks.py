@@ -39,7 +39,7 @@ class Ranks:
         self.paces = [self._new(rank) for rank in range(ranks)]
 
     def _fault(self, request, server):
-        lost = request.HasField("tick") and server in self.unreachable
+        lost = request.HasField("contribute") and server in self.unreachable
         return "lose request" if lost else "ok"
 
     def _new(self, rank):

@@ -21,6 +21,17 @@ IOTA_SUM = Sweep((), (), (Step("iota", (), I8),), (), (Reduction("sum", (0,)),))
 """``arange(n).sum()``: any length, and no memory."""
 
 
+def barrier(kind: str, name: str) -> pb.Barrier:
+    return pb.Barrier(kind=kind, name=name)
+
+
+def ask(mailbox: str, number: int, **fields) -> pb.Wait:
+    """A question, or the wait for its answers."""
+    seconds = fields.pop("seconds", 0.0)
+    called = barrier("mailbox", mailbox)
+    return pb.Wait(barrier=called, turn=number, seconds=seconds, ask=pb.Ask(**fields))
+
+
 class Sender:
     """One client of a service, which says what it likes."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,7 +13,6 @@ from ps_backend import limits
 from ps_backend.errors import InvalidProgram
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
 from ps_backend.program.types import ValueType
-from ps_backend.server.bounds import name_within_bounds
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.keyed.row_run import Prepared, RowRun, StagedRows, located
@@ -21,7 +20,7 @@ from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
 from ps_backend.server.state.keyed.user_function import UserFunctionRun, call_plugin
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.barriers import Key, Winner
+from ps_backend.wire.barriers import Winner
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.errors import UnknownView
 from ps_backend.wire.keyed import check_keys_size, decode_keys, decode_row_program, padded
@@ -119,7 +118,8 @@ def typed(types: Sequence[ValueType], parts: Sequence[Array], count: int) -> lis
     ]
 
 
-def _call_bounds(body: pb.RowCall) -> None:
+def call_bounds(body: pb.RowCall) -> None:
+    """Of what runs a row program, or keeps one."""
     check("keys", body.keys.count, 0, limits.MOST_LENGTH)
     check("arrays of a row program", len(body.arrays), 0, limits.MOST_VALUES)
     places = len(body.gathers) + len(body.scatters) + len(body.returns)
@@ -131,7 +131,7 @@ def _call_bounds(body: pb.RowCall) -> None:
     check_name("plugin", body.own.plugin)
 
 
-@command(_call_bounds, repeatable=True)
+@command(call_bounds, repeatable=True)
 def look_up(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """Rows of keys as they are now, or what a row program makes of them; nothing changes.
 
@@ -169,7 +169,7 @@ def look_up(session: ServerSession, request: pb.Request, payload: Payload) -> Re
     return Response(pb.Reply(payload=size), [byte_view(block.bytes[:size])], [block])
 
 
-@command(_call_bounds)
+@command(call_bounds)
 def change_rows(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
     """Run a row program that writes. Keys that are not there yet are inserted."""
     body = request.change_rows
@@ -189,15 +189,8 @@ def change_rows(session: ServerSession, request: pb.Request, payload: Payload) -
     return Response(pb.Reply(partials=[one.tobytes() for one in answer]))
 
 
-def _staged_bounds(body: pb.RowCall) -> None:
-    _call_bounds(body)
-    check_name("round", body.staged.round)
-
-
-@command(_staged_bounds, keeps_undo=True)
-def stage_rows(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
-    """Keep a row program that writes until the round is committed or dropped."""
-    body = request.stage_rows
+def stage_rows(session: ServerSession, body: pb.RowCall, payload: Payload) -> StagedRows:
+    """A row program that writes, as it is kept until a round ends."""
     space, run = prepared(session, body)
     if run.program.returned or not isinstance(run, RowRun):
         raise InvalidProgram(
@@ -205,37 +198,20 @@ def stage_rows(session: ServerSession, request: pb.Request, payload: Payload) ->
             "ends, and a part of it would have been done"
         )
     keys, given, (block, *wider) = received(session, space, body, run, payload)
-    whose = body.staged
-    key = Key(whose.partition, whose.attempt, whose.slot, whose.number)
-    session.rounds.stage(whose.round, key, StagedRows(space, run, keys, given, block, wider))
-    return Response(pb.Reply())
+    return StagedRows(space, run, keys, given, block, wider)
 
 
-def _prepare_bounds(body: pb.PrepareRows) -> None:
-    check_name("round", body.round)
-    check("totals of a commit", len(body.totals), 0, limits.MOST_TOTALS)
-
-
-@command(_prepare_bounds)
-def prepare_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+def reserve_rows(
+    session: ServerSession, round: str, slots: Iterable[tuple[int, Sequence[Winner]]]
+) -> None:
     """Reserve room for the keys that the winners of a round insert."""
-    body = request.prepare_rows
     rows: list[StagedRows] = []
-    for total in body.totals:
-        winners = [Winner(one.partition, one.attempt, one.contributions) for one in total.winners]
-        for staged in session.rounds.staged(body.round, total.slot, winners):
+    for slot, winners in slots:
+        for staged in session.rounds.staged(round, slot, winners):
             if not isinstance(staged, StagedRows):
-                raise ValueError(f"slot {total.slot} of round {body.round!r} has no rows of keys")
+                raise ValueError(f"slot {slot} of round {round!r} has no rows of keys")
             rows.append(staged)
-    session.rounds.keep_prepared(body.round, Prepared(rows))
-    return Response(pb.Reply())
-
-
-@command(name_within_bounds("round"))
-def apply_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Run what was prepared; the round is over."""
-    session.rounds.take_prepared(request.apply_rows.round).apply()
-    return Response(pb.Reply())
+    session.rounds.keep_prepared(round, Prepared(rows))
 
 
 def _remove_bounds(body: pb.RemoveKeys) -> None:

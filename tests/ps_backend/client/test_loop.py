@@ -145,7 +145,7 @@ def test_a_rank_whose_first_question_was_answered_in_vain_asks_again():
         with pytest.raises(ServerLost):
             made.paces[0].tick()
         made.unreachable = set()
-        made.loop._to_all("join_loop", rank=1, attempt=9)
+        made.loop._join(member=1, attempt=9)
         assert made.loop.join(1, 9) == 1
 
 

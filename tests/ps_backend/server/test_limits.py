@@ -16,8 +16,10 @@ from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array, encode_space
 from ps_backend.wire.protocol import PROTOCOL
-from tests.ps_backend.requests import F8, I8, IOTA_SUM, Sender, call, run
+from tests.ps_backend.requests import F8, I8, IOTA_SUM, Sender, ask, barrier, call, run
 from tests.waiting import join_all, wait_for
+
+LOOP = barrier("loop", "l")
 
 MB = 1 << 20
 LONG = 10**15
@@ -281,13 +283,13 @@ def test_a_session_has_so_many_servers(sender, body, said):
 
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e300])
 def test_a_wait_is_a_number_of_seconds(sender, seconds):
-    sender.send(ask=pb.Ask(mailbox="t", question=1, value=b"v"))
-    sender.send(open_loop=pb.OpenLoop(loop="l", ranks=2, staleness=0))
+    sender.send(wait=ask("t", 1, value=b"v"))
+    sender.send(join=pb.Join(barrier=LOOP, ranks=2, staleness=0))
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=9), dtype="float64")
     for body in (
-        {"await_question": pb.AwaitQuestion(mailbox="t", after=9, seconds=seconds)},
-        {"ask": pb.Ask(mailbox="t", question=1, count=9, seconds=seconds)},
-        {"pull": pb.Pull(loop="l", seconds=seconds, rows=pb.Rows(array=array))},
+        {"wait": pb.Wait(barrier=barrier("mailbox", "t"), turn=9, seconds=seconds)},
+        {"wait": ask("t", 1, count=9, seconds=seconds)},
+        {"wait": pb.Wait(barrier=LOOP, seconds=seconds, rows=pb.Rows(array=array))},
     ):
         assert f"got {seconds}" in sender.error(**body).message
 
@@ -296,30 +298,30 @@ def test_a_commit_of_contributions_that_nobody_staged_is_refused_at_once(sender)
     target = pb.Array(buffer=5, space=pb.Space(kind="dense", length=9), dtype="float64")
     winners = [pb.Winner(partition=k, attempt=0, contributions=2**32 - 1) for k in range(100)]
     total = pb.Total(target=target, op="add", winners=winners)
-    error = sender.error(commit=pb.Commit(round="r", totals=[total]))
+    error = sender.error(release=pb.Release(round="r", totals=[total]))
     assert "nothing was staged here by (partition, attempt) (0, 0), (1, 0)" in error.message
 
 
 def test_a_rank_may_go_on_at_a_late_clock(sender):
     at = (1 << 53) - 5
-    sender.send(open_loop=pb.OpenLoop(loop="l", ranks=1, staleness=0))
-    reply = sender.send(join_loop=pb.JoinLoop(loop="l", rank=0, attempt=1, at=at))
+    sender.send(join=pb.Join(barrier=LOOP, ranks=1, staleness=0))
+    reply = sender.send(join=pb.Join(barrier=LOOP, attempt=1, at=at))
     assert list(reply.clocks.clocks) == [at]
     sender.write(1, np.zeros(3))
     array = pb.Array(buffer=1, space=pb.Space(kind="dense", length=3), dtype="float64")
     sender.send(copy=pb.Copy(share=True, arrays=[array], targets=[2]))
     array.buffer = 2
-    tick = pb.Tick(loop="l", attempt=1, clock=at, rows=[pb.Rows(array=array)])
-    assert not sender.send(np.ones(3).tobytes(), tick=tick).HasField("error")
+    tick = pb.Contribute(barrier=LOOP, attempt=1, turn=at, rows=[pb.Rows(array=array)])
+    assert not sender.send(np.ones(3).tobytes(), contribute=tick).HasField("error")
     sender.send(copy=pb.Copy(arrays=[array], targets=[3]))
     np.testing.assert_array_equal(sender.read(3, 3), np.ones(3))
 
 
 def test_a_clock_is_bounded(sender):
-    sender.send(open_loop=pb.OpenLoop(loop="l", ranks=1))
-    sender.send(join_loop=pb.JoinLoop(loop="l", rank=0, attempt=1))
-    tick = pb.Tick(loop="l", attempt=1, clock=2**64 - 1)
-    assert "clock must be 0 .. " in sender.error(tick=tick).message
+    sender.send(join=pb.Join(barrier=LOOP, ranks=1))
+    sender.send(join=pb.Join(barrier=LOOP, attempt=1))
+    tick = pb.Contribute(barrier=LOOP, attempt=1, turn=2**64 - 1)
+    assert "clock must be 0 .. " in sender.error(contribute=tick).message
 
 
 @pytest.mark.parametrize("row", [[2] * 100_000, [1 << 31, 2]])
@@ -338,7 +340,7 @@ def test_a_space_is_bounded_and_an_array_by_the_budget(sender, length):
 
 
 def test_a_name_is_bounded(sender):
-    error = sender.error(drop_round=pb.DropRound(round="r" * 100_000))
+    error = sender.error(end=pb.End(barrier=barrier("round", "r" * 100_000)))
     assert "round must have at most 512 characters, got 100000: 'rrr" in error.message
 
 

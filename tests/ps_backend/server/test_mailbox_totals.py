@@ -16,7 +16,7 @@ from ps_backend.wire.codec import encode_array
 from ps_backend.wire.errors import NotAlong
 from tests.ps_backend.helpers import QUICK, Faulty, in_process, put
 from tests.ps_backend.mailboxes import LONG, SPACE, TYPE, opened
-from tests.ps_backend.requests import Sender
+from tests.ps_backend.requests import Sender, ask
 
 
 def asked_total(client, mailbox, count=0):
@@ -151,18 +151,18 @@ def test_another_array_does_not_come_along(connect):
 @pytest.mark.parametrize("bad", [{"value": b"x" * (MOST_VALUE_BYTES + 1)}, {"target": pb.Array()}])
 def test_a_question_that_cannot_be_is_not_asked(bad):
     sender = Sender(Service(memory=1 << 20))
-    assert sender.error(ask=pb.Ask(mailbox="t", question=1, **{"value": b"?", **bad})).message
-    assert "no mailbox" in sender.error(ask=pb.Ask(mailbox="t", question=1)).message
+    assert sender.error(wait=ask("t", 1, **{"value": b"?", **bad})).message
+    assert "no mailbox" in sender.error(wait=ask("t", 1)).message
 
 
 def test_totals_of_nothing_are_zeros_of_any_dtype():
     sender = Sender(Service(memory=1 << 20))
     for number, dtype in enumerate(DTYPES, 1):
         target = encode_array(number, array_type(DenseSpace(5), dtype))
-        ask = pb.Ask(mailbox="t", question=number, value=b"", target=target)
-        assert not sender.send(ask=ask).HasField("error")
+        asked = ask("t", number, value=b"", target=target)
+        assert not sender.send(wait=asked).HasField("error")
         target.buffer += 100
-        commit = pb.Commit(round=dtype, totals=[pb.Total(target=target, op="add")])
-        assert not sender.send(commit=commit).HasField("error")
+        commit = pb.Release(round=dtype, totals=[pb.Total(target=target, op="add")])
+        assert not sender.send(release=commit).HasField("error")
         for buffer in (number, number + 100):
             assert not sender.read(buffer, 5, dtype).any()

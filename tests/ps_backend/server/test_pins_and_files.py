@@ -15,8 +15,8 @@ def test_what_no_memory_could_hold_is_refused_at_once_whatever_is_pinned():
     sender.write(1, np.ones(10))
     assert not sender.send(pin=pb.Pin(name="p")).HasField("error")
     array = encode_array(2, array_type(DenseSpace(1 << 40), float))
-    total = pb.Commit(round="r", totals=[pb.Total(target=array, op="add")])
-    assert sender.error(commit=total).kind == "OutOfBudget"
+    total = pb.Release(round="r", totals=[pb.Total(target=array, op="add")])
+    assert sender.error(release=total).kind == "OutOfBudget"
 
 
 def test_a_session_keeps_its_buffers_under_so_many_names():

@@ -15,6 +15,7 @@ from ps_backend.wire.codec import encode_array
 from ps_backend.wire.errors import decode_error
 from ps_backend.wire.protocol import PROTOCOL, new_key, session_name
 from tests.ps_backend.helpers import TOKEN, dot, put, served
+from tests.ps_backend.requests import ask, barrier
 
 SPACE = DenseSpace(3000)
 X = np.random.default_rng(0).standard_normal(SPACE.length)
@@ -56,9 +57,9 @@ def bodies(buffer: int) -> list[pb.Request]:
     return [
         pb.Request(read=pb.Read(rows=pb.Rows(array=array))),
         pb.Request(nothing=pb.Nothing(), frees=[buffer], sequence=10**6),
-        pb.Request(drop_round=pb.DropRound(round="r"), sequence=10**6, settled=10**6),
-        pb.Request(open_loop=pb.OpenLoop(loop="l", ranks=1)),
-        pb.Request(ask=pb.Ask(mailbox="t", question=1, value=b"")),
+        pb.Request(end=pb.End(barrier=barrier("round", "r")), sequence=10**6, settled=10**6),
+        pb.Request(join=pb.Join(barrier=barrier("loop", "l"), ranks=1)),
+        pb.Request(wait=ask("t", 1, value=b"")),
         pb.Request(renew=pb.Nothing()),
         pb.Request(close=pb.Close(session=False)),
         pb.Request(close=pb.Close(session=True)),

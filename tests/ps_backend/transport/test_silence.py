@@ -201,7 +201,7 @@ server = Server(Service(memory=1 << 28), token={TOKEN!r})
 handle = server.service.handle
 
 def hold(request, payload):
-    if request.WhichOneof("body") == "ask":
+    if request.WhichOneof("body") == "wait":
         ctypes.PyDLL(None).sleep(3)  # PyDLL: no other thread of Python runs meanwhile
     return handle(request, payload)
 

@@ -103,7 +103,7 @@ def running(tmp_path):
 
 def kinds_of_a_task(recorders):
     """What it asked of each server for the last evaluation; the wait for it left before."""
-    return [[kind for kind in recorder.kinds if kind != "await_question"] for recorder in recorders]
+    return [[kind for kind in recorder.kinds if kind != "wait"] for recorder in recorders]
 
 
 def test_where_rows_touch_all_an_evaluation_is_two_round_trips(running):
@@ -115,12 +115,12 @@ def test_where_rows_touch_all_an_evaluation_is_two_round_trips(running):
     evaluate, task = running(np.arange(SPACE.length))
     first, _, _ = evaluate(np.zeros(SPACE.length))
     assert first.value == pytest.approx(ROWS * np.log(2.0))
-    assert kinds_of_a_task(task) == [["read", "answer"]] * SERVERS
+    assert kinds_of_a_task(task) == [["read", "contribute"]] * SERVERS
     for value in (0.1, 0.2):
         result, driver, gradient = evaluate(np.full(SPACE.length, value))
         assert (result.attempt, result.error) == (7, "")
-        assert driver == [["ask"]] * SERVERS
-        assert kinds_of_a_task(task) == [["answer"]] * SERVERS
+        assert driver == [["wait"]] * SERVERS
+        assert kinds_of_a_task(task) == [["contribute"]] * SERVERS
         assert gradient().any()
 
 
@@ -140,6 +140,6 @@ def test_where_rows_touch_little_an_evaluation_is_three_round_trips(running):
     evaluate, task = running(columns)
     for value in (0.1, 0.2):
         _, driver, gradient = evaluate(np.full(SPACE.length, value))
-        assert driver == [["ask"]] * SERVERS
-        assert kinds_of_a_task(task) == [["read", "answer"]] * SERVERS
+        assert driver == [["wait"]] * SERVERS
+        assert kinds_of_a_task(task) == [["read", "contribute"]] * SERVERS
         assert set(np.flatnonzero(gradient())) == set(columns)
