@@ -5,12 +5,12 @@ Who stands above imports from here; the modules beneath are the client's own.
 
 from __future__ import annotations
 
+from ps_backend.client.barriers import Mailbox, Question
 from ps_backend.client.client import Client
 from ps_backend.client.counters import Counters
 from ps_backend.client.files import Pinned, Source, WantedSpace
 from ps_backend.client.keyed import KEYS, KeyBatch, KeySpace, KeyView
 from ps_backend.client.loop import Loop, LoopRank, Pulled
-from ps_backend.client.mailbox import Mailbox, Question
 from ps_backend.client.programs import Ended
 from ps_backend.client.requests import Change, Indices, SharedArray, StoredArray
 from ps_backend.client.server_link import RetryPolicy

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.client.barriers import Rounds
 from ps_backend.client.programs import Ended
 from ps_backend.client.requests import (
     Indices,
@@ -17,7 +18,6 @@ from ps_backend.client.requests import (
     empty_rows,
     stored_values,
 )
-from ps_backend.client.rounds import Rounds
 from ps_backend.limits import MOST_FORCED_BYTES
 from ps_backend.program.spaces import RaggedSpace, Space
 from ps_backend.program.types import ArrayType

@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 
 from ps_backend.arguments import check_seconds, check_token, server_addresses
+from ps_backend.client.barriers import Mailbox
 from ps_backend.client.files import PublishedArrays
 from ps_backend.client.keyed import KeySpace
 from ps_backend.client.loop import Loop
-from ps_backend.client.mailbox import Mailbox
 from ps_backend.client.programs import Ended
 from ps_backend.client.server_link import Diagnose, RetryPolicy
 from ps_backend.program.keys import HASHED, Partition

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.client.long_poll import long_poll
-from ps_backend.client.mailbox import Barrier
+from ps_backend.client.barriers import Barrier, long_poll
 from ps_backend.client.requests import Change, Indices, SharedArray, empty_rows, split
 from ps_backend.program.spaces import Space
 from ps_backend.wire import ps_pb2 as pb

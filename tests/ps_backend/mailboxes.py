@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ps_backend.client import Client
-from ps_backend.client.mailbox import Mailbox
+from ps_backend.client.barriers import Mailbox
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 

@@ -18,8 +18,8 @@ from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.commands.row_programs import call_bounds, reserve_rows, stage_rows
 from ps_backend.server.commands.rows import received, wanted
 from ps_backend.server.session import ServerSession
+from ps_backend.server.state.barriers import MAILBOX_BYTES, Mailbox, Question
 from ps_backend.server.state.clocks import Clocks, Push
-from ps_backend.server.state.mailbox import MAILBOX_BYTES, Mailbox, Question
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.store import Buffer, Rows
 from ps_backend.wire import ps_pb2 as pb

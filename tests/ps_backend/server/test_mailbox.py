@@ -9,7 +9,7 @@ import pytest
 
 from ps_backend.client import Change, Client, Question, StoredArray
 from ps_backend.errors import MailboxClosed, PSError, SessionUnknown
-from ps_backend.server.state import mailbox as state
+from ps_backend.server.state import barriers as state
 from ps_backend.server.state.barriers import WaitingRoom
 from ps_backend.server.state.memory import Memory
 from ps_backend.wire.barriers import MOST_VALUE_BYTES

@@ -194,7 +194,7 @@ loss = LogisticLoss(frame, l2=0.1, mode="resident")
 """
 
 KILLED = """
-from ps_backend.client.mailbox import Mailbox
+from ps_backend.client.barriers import Mailbox
 answer = Mailbox.answer
 
 def answer_first_server(self, *args):
