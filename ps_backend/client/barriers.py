@@ -1,4 +1,4 @@
-"""Barriers of the session as a client sees them: rounds that it commits, mailboxes, and long polls."""
+"""Barriers of the session as a client sees them: rounds, mailboxes, and how it waits at them."""
 
 from __future__ import annotations
 
