@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from distvec.array.dispatch.array_api import VERSIONS
-from distvec.array.elementwise import COMPARISONS
-from distvec.array.statistics import COVARIANCES, NAN_FUNCTIONS, STATISTICS
+from distvec.array.dispatch.functions import COMPARISONS, STATISTICS
 from distvec.graph import build
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
@@ -91,7 +90,7 @@ def page() -> str:
     head = ["name", "arguments", "NumPy", *DTYPES]
     lines = [_INTRODUCTION, _row(head), _row(["---"] * len(head))]
     lines += [_row(_cells(op)) for op in ops.PUBLIC.values()]
-    made = (*STATISTICS, *COVARIANCES, *NAN_FUNCTIONS, *COMPARISONS[1:])
+    made = (*STATISTICS, *COMPARISONS[1:])
     rest = _REST.format(
         reductions=_listed(PUBLIC),
         statistics=_listed(made),

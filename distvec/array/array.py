@@ -21,12 +21,12 @@ from distvec.array.core import conversion, shapes
 from distvec.array.core.handle import as_stored
 from distvec.array.core.operators import Arithmetic
 from distvec.array.dispatch import functions, ufuncs
+from distvec.array.dispatch.array_api import check_version
 from distvec.array.error_hints import refuse_shuffle
 from distvec.array.indexing import flatiter, getitem, pull_push, setitem
 from distvec.array.manipulation import diagonals, rearrange
 from distvec.array.manipulation import repeat as repeating
 from distvec.array.repr import as_bundle, as_code, as_html, as_text
-from distvec.array.standard.info import check_version
 from distvec.diagnostics.draw import Explanation, draw, engines
 from distvec.graph.node import Buffer, Node
 from distvec.planner.plan import Template

@@ -154,9 +154,10 @@ def evaluate(*arrays: Arithmetic) -> None:
         group[0].session.evaluate(*group)
 
 
-def _clip(
+def numpy_clip(
     x: Any, a_min: Any = np._NoValue, a_max: Any = np._NoValue, *, min: Any = None, max: Any = None
 ) -> Any:
+    """As ``numpy.clip``, which has two names for each limit."""
     if (a_min is np._NoValue) != (a_max is np._NoValue):
         missing = "a_min" if a_min is np._NoValue else "a_max"
         raise TypeError(f"clip: {missing} is missing; write {missing}=None, or min= and max=")
@@ -326,22 +327,3 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     except ValueError:
         return False
     return bool(reductions.all(apply("equal", *put_beside("array_equiv", a1, a2))))
-
-
-COMPARISONS = ("isclose", "allclose", "array_equal", "array_equiv")
-REAL_FUNCTIONS = (
-    "nan_to_num", "real", "imag", "angle", "isreal", "iscomplex", "isposinf", "isneginf", "fix",
-    "sinc", "i0",
-)  # fmt: skip
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    names = (*COMPARISONS, *REAL_FUNCTIONS)
-    return {getattr(np, name): globals()[name] for name in names} | {
-        np.real_if_close: lambda a, **_: real(a),
-        np.clip: _clip,
-        np.round: round,
-        np.around: round,
-        np.astype: lambda x, dtype, /, **_: x.astype(dtype),
-    }

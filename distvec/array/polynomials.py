@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -182,16 +181,3 @@ def _covariance(columns: Any, scale: Any, residuals: Any, freedom: int, cov: Any
             "the number of data points must exceed order to scale the covariance matrix"
         )
     return unscaled * (residuals / freedom)
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.polyval: polyval,
-        np.polyadd: polyadd,
-        np.polysub: polysub,
-        np.polymul: polymul,
-        np.polyder: polyder,
-        np.polyint: polyint,
-        np.polyfit: polyfit,
-    }

@@ -8,7 +8,6 @@ small operand to the servers and stays there.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -307,7 +306,7 @@ def outer(x: A, y: Any, /) -> A:
     return elementwise(column, "multiply", column, reshape(y, (1, y.size)))
 
 
-def tensordot(x: A, y: A, /, *, axes: Any = 2) -> Any:
+def tensordot(x: A, y: A, /, axes: Any = 2) -> Any:
     """Sums of products over ``axes``: ``0``, ``1`` or ``2``, or the axes of each; lazy."""
     x, y = both(x, y, "tensordot")
     if isinstance(axes, int):
@@ -326,19 +325,6 @@ def tensordot(x: A, y: A, /, *, axes: Any = 2) -> Any:
     first: Any = x.T if summed[0][0] == 0 and x.ndim == 2 else x  # type: ignore[attr-defined]
     second: Any = y.T if summed[0][1] == 1 else y  # type: ignore[attr-defined]
     return first @ second
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.dot: dot,
-        np.vdot: vdot,
-        np.inner: inner_product,
-        np.tensordot: lambda a, b, axes=2: tensordot(a, b, axes=axes),
-        np.linalg.matmul: matmul,
-        np.linalg.tensordot: lambda x1, x2, /, *, axes=2: tensordot(x1, x2, axes=axes),
-        np.linalg.vecdot: vecdot,
-    }
 
 
 def row_dot(x: Any, i: Any, y: Any, j: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -114,17 +114,6 @@ def array2string(
             a, "np.array2string()", max_line_width=max_line_width, precision=precision,
             suppress_small=suppress_small, separator=separator, prefix=prefix, **options,
         )  # fmt: skip
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.array2string: array2string,
-        np.array_str: lambda a, max_line_width=None, precision=None, suppress_small=None: (
-            array2string(a, max_line_width, precision, suppress_small)
-        ),
-        np.array_repr: lambda arr, *_, **__: repr(arr),
-    }
 
 
 def as_html(x: Any) -> str:

@@ -87,11 +87,6 @@ def _kind(start: Any, stop: Any, num: int) -> np.dtype[Any]:
     return np.result_type(*kinds, float(num))
 
 
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {np.linspace: linspace, np.logspace: logspace, np.geomspace: geomspace}
-
-
 @cache
 def making_functions() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function, or what it calls with ``like=``, ours: takes that array first."""

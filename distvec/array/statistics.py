@@ -417,19 +417,3 @@ def _blocks(away: list[Any]) -> Any:
         for part, extent in zip(parts, extents, strict=True)
     ]
     return make(across, "client.block", blocks, client_type(_FLOAT, (sum(sizes), sum(sizes))))
-
-
-STATISTICS = ("var", "std", "ptp", "average")
-COVARIANCES = ("cov", "corrcoef")
-NAN_FUNCTIONS = ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax")
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    names = (*STATISTICS, *COVARIANCES, *NAN_FUNCTIONS)
-    return {getattr(np, name): globals()[name] for name in names} | {
-        np.mean: reductions.mean,
-        np.count_nonzero: reductions.count_nonzero,
-        np.amin: reductions.min,
-        np.amax: reductions.max,
-    }

@@ -243,7 +243,8 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     _set_where(arr, chosen, _repeated(given, before, arr.shape))
 
 
-def _where(condition: Any, *choices: Any) -> Any:
+def numpy_where(condition: Any, *choices: Any) -> Any:
+    """As ``numpy.where``: without choices, ``nonzero``."""
     if not choices:
         return nonzero(condition)
     if len(choices) == 1:
@@ -404,26 +405,3 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         value = function(get_item(x, condition), *args, **kw) if callable(function) else function
         set_item(result, condition, value)
     return result
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.where: _where,
-        np.nonzero: nonzero,
-        np.flatnonzero: flatnonzero,
-        np.argwhere: argwhere,
-        np.extract: extract,
-        np.compress: compress,
-        np.putmask: putmask,
-        np.place: place,
-        np.put: put,
-        np.take: take,
-        np.copyto: copyto,
-        np.take_along_axis: take_along_axis,
-        np.put_along_axis: put_along_axis,
-        np.apply_over_axes: apply_over_axes,
-        np.choose: choose,
-        np.select: select,
-        np.piecewise: piecewise,
-    }

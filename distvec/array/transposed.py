@@ -7,7 +7,6 @@ places, so it is split by its columns: ``column_split`` has the array that stand
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,13 +99,3 @@ def _sources(graph: Graph, place: Node, n: int, k: int) -> Node:
     column = build.elementwise(graph, "remainder", [place, n])
     row = build.elementwise(graph, "floor_divide", [place, n])
     return build.elementwise(graph, "add", [build.elementwise(graph, "multiply", [column, k]), row])
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.transpose: lambda x, axes=None: transpose(x, axes),
-        np.matrix_transpose: matrix_transpose,
-        np.linalg.matrix_transpose: matrix_transpose,
-        np.permute_dims: transpose,
-    }

@@ -6,7 +6,7 @@ and 16 bytes for each pair of float64 that changes servers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -234,8 +234,3 @@ def as_vector(session: SessionBase, x: Any) -> Any:
     if found.ndim != 1:
         found = reshape(found, (found.size,))
     return session.array(found) if found.node.on_client else found
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {np.bincount: bincount}

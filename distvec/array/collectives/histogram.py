@@ -289,13 +289,3 @@ def _edges_of(column: Any, bins: Any, limits: Any) -> Any:
         _, (edges,) = np.histogramdd(np.empty((0, 1)), [bins], [limits])
         return edges
     return histogram_bin_edges(column, bins, limits).numpy()
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.histogram: histogram,
-        np.histogram_bin_edges: histogram_bin_edges,
-        np.histogramdd: histogramdd,
-        np.histogram2d: histogram2d,
-    }

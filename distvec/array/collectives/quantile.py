@@ -172,11 +172,6 @@ nanquantile, nanpercentile = _of_fractions("nanquantile"), _of_fractions("nanper
 NAMES = ("median", "nanmedian", "quantile", "percentile", "nanquantile", "nanpercentile")
 
 
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {getattr(np, name): globals()[name] for name in NAMES}
-
-
 # --- medians --------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ Along axis 1 of a table nothing moves; of small arrays the client computes them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeVar
 
@@ -103,18 +103,6 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: A
     if axis is None and array.ndim > 1:
         raise ValueError("accumulate does not allow multiple axes")
     return _stored_running(array, scan, 0 if axis is None else axis, dtype, out)
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours."""
-    return {
-        np.cumulative_sum: cumulative_sum,
-        np.cumulative_prod: cumulative_prod,
-        np.cumsum: cumsum,
-        np.cumprod: cumprod,
-        np.nancumsum: nancumsum,
-        np.nancumprod: nancumprod,
-    }
 
 
 def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -> A:

@@ -6,7 +6,6 @@ servers, each value travels to the server that has its neighbours, and its place
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -206,12 +205,3 @@ def _on_servers(x: Any, xp: Any, fp: Any, left: Any, right: Any) -> Any:
     if last:  # one point is all that NaN can be next to
         result = where(apply("isnan", flat), flat, result)
     return result if x.ndim == 1 else reshape(result, x.shape)
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.searchsorted: searchsorted,
-        np.digitize: digitize,
-        np.interp: interp,
-    }

@@ -261,19 +261,3 @@ def _vector(x: Any, other: Any) -> Any:
 
 def _once(x: Any, **also: bool) -> Any:
     return np.unique(x, **also)  # type: ignore[call-overload]
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.unique: unique,
-        np.unique_all: unique_all,
-        np.unique_counts: unique_counts,
-        np.unique_inverse: unique_inverse,
-        np.unique_values: unique_values,
-        np.isin: isin,
-        np.intersect1d: intersect1d,
-        np.union1d: union1d,
-        np.setdiff1d: setdiff1d,
-        np.setxor1d: setxor1d,
-    }

@@ -8,7 +8,6 @@ table nothing moves.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -220,27 +219,9 @@ def _check_kth(x: Any, kth: Any, axis: Any, order: Any) -> None:
             raise ValueError(f"kth(={one}) out of bounds ({length})")
 
 
-def _sort(
+def numpy_sort(
     a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
 ) -> Any:
+    """As ``numpy.sort``."""
     _check_kind(kind, order, stable)
     return sort(a, axis=axis)
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.sort: _sort,
-        np.argsort: argsort_method,
-        np.partition: partition,
-        np.argpartition: argpartition,
-        np.lexsort: lexsort,
-        np.sort_complex: _refuse_complex,
-    }
-
-
-def _refuse_complex(a: Any) -> Any:
-    raise TypeError(
-        "numpy.sort_complex makes complex numbers, which are not available on the servers; "
-        "of real ones write numpy.sort(x)"
-    )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -159,7 +157,7 @@ def squeeze(x: H, /, axis: Any = None) -> H:
     return reshape(x, tuple(extent for k, extent in enumerate(x.shape) if k not in axes))
 
 
-def expand_dims(x: H, /, *, axis: int | tuple[int, ...] = 0) -> H:
+def expand_dims(x: H, /, axis: int | tuple[int, ...] = 0) -> H:
     """``x`` with an axis of length 1 at ``axis``; lazy."""
     given = axis if isinstance(axis, tuple) else (axis,)
     rank = x.ndim + len(given)
@@ -194,7 +192,7 @@ def broadcast_arrays(*arrays: H) -> list[H]:
     return [broadcast_to(array, shape) for array in arrays]
 
 
-def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+def numpy_broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """As ``broadcast_arrays``; NumPy's are put on the servers."""
     session = next(one.session for one in args if isinstance(one, Handle))
     return tuple(
@@ -202,26 +200,12 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     )
 
 
-def _like(
+def numpy_full_like(
     fill_value: Any, x: Any, dtype: Any = None, order: Any = "K", subok: Any = True,
     shape: Any = None, *, device: Any = None,
 ) -> Any:  # fmt: skip
+    """As ``numpy.full_like``, but that what is to be everywhere comes first."""
     check_order(order)
     kind = x.dtype if dtype is None else dtype
     extents = x.shape if shape is None else shape
     return full(x, extents, fill_value, kind)
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.squeeze: squeeze,
-        np.expand_dims: lambda x, axis: expand_dims(x, axis=axis),
-        np.broadcast_to: lambda x, shape, subok=False: broadcast_to(x, shape),
-        np.broadcast_arrays: _broadcast_arrays,
-        np.zeros_like: partial(_like, 0),
-        np.ones_like: partial(_like, 1),
-        np.empty_like: partial(_like, 0),
-        np.full_like: lambda x, fill_value, *args, **kwargs: _like(fill_value, x, *args, **kwargs),
-        np.copy: lambda a, order="K", subok=False: a.copy(order),
-    }

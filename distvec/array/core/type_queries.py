@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,14 @@ def common_type(*arrays: Any) -> Any:
     return np.common_type(*(np.empty(0, one.dtype) for one in arrays))
 
 
+def result_type(*given: Any) -> np.dtype[Any]:
+    """The dtype of what is computed of arrays, dtypes and numbers, by NumPy's promotion."""
+    return np.result_type(*map(dtype_of, given))
+
+
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     """Whether the dtype of an array can be cast."""
-    return np.can_cast(_dtype_of(from_), _dtype_of(to), casting)
+    return np.can_cast(dtype_of(from_), dtype_of(to), casting)
 
 
 def min_scalar_type(a: Any) -> np.dtype[Any]:
@@ -45,22 +49,6 @@ def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     return a is b
 
 
-def _dtype_of(one: Any) -> Any:
-    return one.dtype if isinstance(one, Arithmetic) else one
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.shape: lambda a: a.shape,
-        np.ndim: lambda a: a.ndim,
-        np.size: size,
-        np.isrealobj: lambda x: True,
-        np.iscomplexobj: lambda x: False,
-        np.result_type: lambda *given: np.result_type(*map(_dtype_of, given)),
-        np.common_type: common_type,
-        np.can_cast: can_cast,
-        np.min_scalar_type: min_scalar_type,
-        np.shares_memory: shares_memory,
-        np.may_share_memory: shares_memory,
-    }
+def dtype_of(one: Any) -> Any:
+    """The dtype of an array; all else is what NumPy understands by itself."""
+    return one.dtype if isinstance(one, Arithmetic | np.ndarray | np.generic) else one

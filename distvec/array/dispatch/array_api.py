@@ -1,52 +1,141 @@
-"""The array API namespace of a session: what ``x.__array_namespace__()`` returns."""
+"""The array API namespace of a session: what ``x.__array_namespace__()`` returns.
+
+The standard's functions are those that NumPy has by the same names, with fewer parameters: a table
+says which.
+"""
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from inspect import Parameter, Signature
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distvec.array import reductions
+from distvec.array import elementwise, reductions, take_put
+from distvec.array.collectives import sort
+from distvec.array.core import type_queries
 from distvec.array.core.handle import SessionBase
-from distvec.array.dispatch.column_split import of_either_split
-from distvec.array.elementwise import COMPARISONS, evaluate, of_op
-from distvec.array.standard import (
-    creation,
-    data_types,
-    elementwise,
-    linalg,
-    manipulation,
-    searching,
-    statistics,
-)
-from distvec.array.standard.info import VERSIONS, Info
-from distvec.array.statistics import COVARIANCES, NAN_FUNCTIONS, STATISTICS
+from distvec.array.core.operators import Arithmetic
+from distvec.array.core.shapes import MOST_RANK
+from distvec.array.dispatch.column_split import has_transposed, of_either_split
+from distvec.array.dispatch.functions import COMPARISONS, STATISTICS, counterparts
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.types import DTYPES
 
-_MODULES = {
-    elementwise: "clip imag real round",
-    manipulation: " ".join(manipulation.__all__),
-    searching: "argsort nonzero searchsorted sort take take_along_axis unique_all unique_counts "
-    "unique_inverse unique_values where",
-    statistics: "all any argmax argmin count_nonzero cumulative_prod cumulative_sum diff max mean "
-    "min prod std sum var",
-    linalg: "matmul tensordot vecdot",
-    creation: "empty_like full_like ones_like tril triu zeros_like",
-}
-"""What each module of the standard's functions gives to the namespace."""
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+"""Of the array API standard: each holds what the ones before it do."""
 
-_DATA_TYPES = "astype can_cast finfo iinfo isdtype result_type"
-_OF_SESSION = "arange asarray empty eye from_dlpack full linspace ones zeros"
+DEVICE = "servers"
+"""The only one that there is."""
+
+_FUNCTIONS = """
+all(x, /, *, axis=None, keepdims=False)
+any(x, /, *, axis=None, keepdims=False)
+argmax(x, /, *, axis=None, keepdims=False)
+argmin(x, /, *, axis=None, keepdims=False)
+argsort(x, /, *, axis=-1, descending=False, stable=True)
+broadcast_arrays(*arrays)
+broadcast_to(x, /, shape)
+clip(x, /, min=None, max=None)
+concat(arrays, /, *, axis=0)
+count_nonzero(x, /, *, axis=None, keepdims=False)
+cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False)
+cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False)
+diff(x, /, *, axis=-1, n=1, prepend=None, append=None)
+empty_like(x, /, *, dtype=None, device=None)
+expand_dims(x, /, axis)
+flip(x, /, *, axis=None)
+full_like(x, /, fill_value, *, dtype=None, device=None)
+imag(x, /)
+matmul(x1, x2, /)
+matrix_transpose(x, /)
+max(x, /, *, axis=None, keepdims=False)
+mean(x, /, *, axis=None, keepdims=False)
+meshgrid(*arrays, indexing="xy")
+min(x, /, *, axis=None, keepdims=False)
+moveaxis(x, source, destination, /)
+nonzero(x, /)
+ones_like(x, /, *, dtype=None, device=None)
+permute_dims(x, /, axes)
+prod(x, /, *, axis=None, dtype=None, keepdims=False)
+real(x, /)
+repeat(x, repeats, /, *, axis=None)
+reshape(x, /, shape, *, copy=None)
+roll(x, /, shift, *, axis=None)
+round(x, /)
+searchsorted(x1, x2, /, *, side="left", sorter=None)
+sort(x, /, *, axis=-1, descending=False, stable=True)
+squeeze(x, /, axis=None)
+stack(arrays, /, *, axis=0)
+std(x, /, *, axis=None, correction=0.0, keepdims=False)
+sum(x, /, *, axis=None, dtype=None, keepdims=False)
+take(x, indices, /, *, axis=None)
+take_along_axis(x, indices, /, *, axis=-1)
+tensordot(x1, x2, /, *, axes=2)
+tile(x, repetitions, /)
+tril(x, /, *, k=0)
+triu(x, /, *, k=0)
+unique_all(x, /)
+unique_counts(x, /)
+unique_inverse(x, /)
+unique_values(x, /)
+unstack(x, /, *, axis=0)
+var(x, /, *, axis=None, correction=0.0, keepdims=False)
+vecdot(x1, x2, /, *, axis=-1)
+where(condition, x1, x2, /)
+zeros_like(x, /, *, dtype=None, device=None)
+"""
+
+_LINALG = """
+cholesky(x, /, *, upper=False)
+cross(x1, x2, /, *, axis=-1)
+det(x, /)
+diagonal(x, /, *, offset=0)
+eigh(x, /)
+eigvalsh(x, /)
+inv(x, /)
+matmul(x1, x2, /)
+matrix_norm(x, /, *, keepdims=False, ord="fro")
+matrix_power(x, n, /)
+matrix_rank(x, /, *, rtol=None)
+matrix_transpose(x, /)
+outer(x1, x2, /)
+pinv(x, /, *, rtol=None)
+qr(x, /, *, mode="reduced")
+slogdet(x, /)
+solve(x1, x2, /)
+svd(x, /, *, full_matrices=True)
+svdvals(x, /)
+tensordot(x1, x2, /, *, axes=2)
+trace(x, /, *, offset=0, dtype=None)
+vecdot(x1, x2, /, *, axis=-1)
+vector_norm(x, /, *, axis=None, keepdims=False, ord=2)
+"""
+
+_OF_SESSION = """
+arange(start, /, stop=None, step=1, *, dtype=None, device=None)
+asarray(obj, /, *, dtype=None, device=None, copy=None)
+empty(shape, *, dtype=None, device=None)
+eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None)
+from_dlpack(x, /, *, device=None, copy=None)
+full(shape, fill_value, *, dtype=None, device=None)
+linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True)
+ones(shape, *, dtype=None, device=None)
+zeros(shape, *, dtype=None, device=None)
+"""
+"""Methods of sessions, but for ``asarray`` and ``from_dlpack``."""
 
 
 def shared_names() -> frozenset[str]:
     """Of the functions that have the same names as those of ``distvec``."""
-    composed = (*STATISTICS, *COVARIANCES, *NAN_FUNCTIONS, *COMPARISONS, "nan_to_num", "evaluate")
+    composed = (*STATISTICS, *COMPARISONS, "nan_to_num", "evaluate")
     alike = "zeros_like ones_like full_like empty_like astype where clip mean count_nonzero".split()
     products = "matmul vecdot tensordot dot norm outer einsum".split()
     return frozenset((*ops.PUBLIC, *PUBLIC, *composed, *alike, *products))
@@ -73,25 +162,28 @@ class Namespace:
         for name in DTYPES:
             setattr(self, name, np.dtype(name))
         for name in ops.PUBLIC:
-            self._take(name, of_op(name))
+            setattr(self, name, of_either_split(name, elementwise.of_op(name)))
         for name in PUBLIC:
-            self._take(name, reductions.of_table(name))
-        for module, names in _MODULES.items():
-            for name in names.split():
-                self._take(name, getattr(module, name))
-        self._take("evaluate", evaluate)
-        for name in _DATA_TYPES.split():
-            setattr(self, name, getattr(data_types, name))
-        self.linalg = SimpleNamespace(
-            **{name: of_either_split(name, getattr(linalg, name)) for name in linalg.__all__}
-        )
-        made = creation.Creation(session)
-        for name in _OF_SESSION.split():
-            setattr(self, name, getattr(made, name))
-
-    def _take(self, name: str, function: Callable[..., Any]) -> None:
-        """Have a function by that name, of transposes of tables too."""
-        setattr(self, name, of_either_split(name, function))
+            setattr(self, name, of_either_split(name, reductions.of_table(name)))
+        for function in _standard_functions(np, _FUNCTIONS):
+            setattr(self, function.__name__, function)
+        for function in (
+            elementwise.evaluate,
+            astype,
+            can_cast,
+            finfo,
+            iinfo,
+            isdtype,
+            result_type,
+        ):
+            setattr(self, function.__name__, function)
+        linalg = _standard_functions(np.linalg, _LINALG)
+        self.linalg = SimpleNamespace(**{function.__name__: function for function in linalg})
+        for text in _OF_SESSION.split("\n")[1:-1]:
+            name = text.partition("(")[0]
+            own = _CREATION.get(name)
+            made = getattr(session, name) if own is None else partial(own, session)
+            setattr(self, name, _with_signature(text, made))
 
     if TYPE_CHECKING:
 
@@ -108,3 +200,247 @@ class Namespace:
 
     def __hash__(self) -> int:
         return hash(id(self._session))
+
+
+# --- functions with the parameters of the standard ------------------------------------------------
+
+
+@cache
+def _standard_functions(numpy: Any, texts: str) -> tuple[Callable[..., Any], ...]:
+    """The functions of a table; those of ``numpy``, which is NumPy or its ``linalg``."""
+    return tuple(_standard_function(numpy, text) for text in texts.split("\n")[1:-1])
+
+
+def _standard_function(numpy: Any, text: str) -> Callable[..., Any]:
+    name = text.partition("(")[0]
+    theirs = getattr(numpy, name)
+    own = _OWN.get(name) or counterparts().get(theirs)
+    ours: Callable[..., Any] = own or counterparts()[getattr(np.linalg, name)]
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        among = args[0] if args and isinstance(args[0], list | tuple) else args
+        if not any(isinstance(one, Arithmetic) for one in among):
+            kinds = ", ".join(type(one).__name__ for one in among)
+            raise TypeError(
+                f"{name}: needs an array on the servers, got ({kinds}); put it there with "
+                f"asarray(...)"
+            )
+        return (theirs if has_transposed(args) else ours)(*args, **kwargs)
+
+    called.__doc__ = ours.__doc__
+    return _with_signature(text, called, _RESULTS.get(name))
+
+
+def _with_signature(
+    text: str, function: Callable[..., Any], result_as: Callable[[Any], Any] | None = None
+) -> Callable[..., Any]:
+    """``function``, called as ``text`` says. It gets no keywords that are what they are by default,
+    and no device: there is one.
+    """
+    name, _, rest = text.partition("(")
+    signature = Signature(_parameters(rest.removesuffix(")")))
+    parameters = signature.parameters.values()
+    defaults = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+    is_variadic = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    others = [one for one in parameters if one.name not in defaults]
+    least, most = sum(one.default is one.empty for one in others), len(others)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if not (kwargs.keys() <= defaults.keys() and (least <= len(args) <= most or is_variadic)):
+            bound = signature.bind(*args, **kwargs)  # a parameter by its name, or a TypeError
+            args, kwargs = bound.args, bound.kwargs
+        if is_variadic and not args:
+            return []
+        check_device(kwargs.pop("device", None))
+        given = {key: one for key, one in kwargs.items() if one is not defaults[key]}
+        result = function(*args, **given)
+        return result if result_as is None else result_as(result)
+
+    called.__name__ = called.__qualname__ = name
+    called.__doc__ = function.__doc__
+    called.__signature__ = signature  # type: ignore[attr-defined]
+    return called
+
+
+def _parameters(text: str) -> list[Parameter]:
+    kind: Any = Parameter.POSITIONAL_OR_KEYWORD
+    found: list[Parameter] = []
+    for part in text.split(", "):
+        name, has_default, default = part.partition("=")
+        if part == "/":
+            found = [one.replace(kind=Parameter.POSITIONAL_ONLY) for one in found]
+        elif part == "*":
+            kind = Parameter.KEYWORD_ONLY
+        elif part.startswith("*"):
+            found.append(Parameter(part[1:], Parameter.VAR_POSITIONAL))
+            kind = Parameter.KEYWORD_ONLY
+        else:
+            value = ast.literal_eval(default) if has_default else Parameter.empty
+            found.append(Parameter(name, kind, default=value))
+    return found
+
+
+def _take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
+    """Elements, rows or columns at ``indices``, a vector; without an axis those of a vector."""
+    if axis is None and x.ndim != 1:
+        raise ValueError(f"take: say an axis of the array, which has {x.ndim}")
+    return take_put.take(x, indices, axis)
+
+
+def _vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """The norm of all elements as one vector, or of each vector along ``axis``."""
+    if x.ndim == 0 or axis == ():  # each element is a vector
+        kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+        return np.abs(x.astype(kind)) if ord != 0 else (x != 0).astype(kind)
+    return np.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
+
+
+_OWN: dict[str, Callable[..., Any]] = {
+    "argsort": sort.argsort,
+    "clip": elementwise.clip,
+    "sort": sort.sort,
+    "take": _take,
+    "vector_norm": _vector_norm,
+    "where": elementwise.where,
+}
+"""Those with parameters that NumPy's have not, or not so."""
+
+_RESULTS: dict[str, Callable[[Any], Any]] = {
+    "broadcast_arrays": list,
+    "flip": lambda x: x.copy(),  # an array of its own, that may be assigned to
+    "meshgrid": list,
+}
+
+
+# --- creation -------------------------------------------------------------------------------------
+
+
+def _as_array(session: Any, obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Any:
+    """``obj`` as an array of this session: itself if it is one, in that dtype.
+
+    ``ValueError`` with ``copy=False`` where it would have to be copied.
+    """
+    here = isinstance(obj, Arithmetic) and obj.session is session
+    if here and copy is not True and (dtype is None or np.dtype(dtype) == obj.dtype):
+        return obj
+    if copy is False:
+        why = f"from {obj.dtype} to {dtype}" if here else f"of a {type(obj).__name__}"
+        raise ValueError(f"asarray: {why} needs a copy; leave out copy=False")
+    if here and obj.is_split_by_columns:
+        return obj.copy() if dtype is None else obj.astype(dtype)
+    return session.array(obj, dtype)
+
+
+def _from_dlpack(session: Any, x: Any, *, copy: bool | None = None) -> Any:
+    """What another library has on this machine, as an array of this session.
+
+    ``BufferError`` with ``copy=False`` unless it is one: servers have memory of their own.
+    """
+    if isinstance(x, Arithmetic) and x.session is session:
+        return x.copy() if copy else x
+    if copy is False:
+        raise BufferError("from_dlpack: the servers take a copy; leave out copy=False")
+    return session.array(np.from_dlpack(x))
+
+
+_CREATION: dict[str, Callable[..., Any]] = {"asarray": _as_array, "from_dlpack": _from_dlpack}
+
+
+# --- dtypes, devices, capabilities ----------------------------------------------------------------
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """``x`` in another dtype; itself with ``copy=False`` if it has it. Lazy."""
+    check_device(device)
+    return x if not copy and x.dtype == dtype else x.astype(dtype)
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether values of a dtype (or array) can be of another without loss, as in NumPy."""
+    return type_queries.can_cast(from_, to)
+
+
+@dataclass(frozen=True)
+class FloatLimits:
+    """What ``finfo`` returns; all numbers are Python's, as the standard has it."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: np.dtype[Any]
+
+
+def finfo(type: Any, /) -> FloatLimits:
+    """Limits of a floating dtype."""
+    found = np.finfo(type_queries.dtype_of(type))
+    return FloatLimits(
+        bits=int(found.bits),
+        eps=float(found.eps),
+        max=float(found.max),
+        min=float(found.min),
+        smallest_normal=float(found.smallest_normal),
+        dtype=np.dtype(found.dtype),
+    )
+
+
+def iinfo(type: Any, /) -> Any:
+    """Limits of an integer dtype."""
+    return np.iinfo(type_queries.dtype_of(type))
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether ``dtype`` is of ``kind``, as in NumPy; a tuple of no kinds has no dtypes."""
+    return kind != () and bool(np.isdtype(dtype, kind))
+
+
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    """The dtype of an operation on these, by NumPy's promotion."""
+    return type_queries.result_type(*arrays_and_dtypes)
+
+
+class Info:
+    """What ``__array_namespace_info__()`` returns."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What is possible: masks as indices, shapes that depend on data; rank 2 at most."""
+        return {
+            "boolean indexing": True,
+            "data-dependent shapes": True,
+            "max dimensions": MOST_RANK,
+        }
+
+    def default_device(self) -> str:
+        """The only device there is."""
+        return DEVICE
+
+    def devices(self) -> list[str]:
+        """All devices."""
+        return [DEVICE]
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype[Any]]:
+        """By kind; there is no complex one."""
+        check_device(device)
+        kinds = {"real floating": "float64", "integral": "int64", "indexing": "int64"}
+        return {kind: np.dtype(name) for kind, name in kinds.items()}
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype[Any]]:
+        """Those of the standard that there are, by name; of ``kind`` alone if given."""
+        check_device(device)
+        found = {name: np.dtype(name) for name in DTYPES if name != "float16"}
+        return {name: one for name, one in found.items() if kind is None or isdtype(one, kind)}
+
+
+def check_version(version: str | None) -> None:
+    """``ValueError`` for a version of the array API that is not followed here."""
+    if version is not None and version not in VERSIONS:
+        raise ValueError(
+            f"api_version={version!r} is none of {', '.join(VERSIONS)}; leave it out for the last"
+        )
+
+
+def check_device(device: Any) -> None:
+    """``ValueError`` for a device that there is not."""
+    if device not in (None, DEVICE):
+        raise ValueError(f"device={device!r}: arrays are on the only device, {DEVICE!r}")

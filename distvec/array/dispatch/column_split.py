@@ -40,7 +40,7 @@ def function_of_columns(like: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """What ``__array_function__`` returns where an array, ``like``, is split by columns."""
     rule = _RULES.get(func)
     args = args or leading(func, args, kwargs)
-    if rule is not None and any(map(_has_transposed, args)):
+    if rule is not None and any(map(has_transposed, args)):
         result = rule(*args, **kwargs)
         if result is not NotImplemented:
             return result
@@ -62,10 +62,10 @@ def ufunc_of_columns(function: Any, method: str, inputs: Any, kwargs: dict[str, 
     return _back(getattr(function, method)(inputs[0].table, **arguments), out)
 
 
-def _has_transposed(argument: Any) -> bool:
+def has_transposed(argument: Any) -> bool:
     """Whether an argument is such a table, or a sequence with one in it."""
     if isinstance(argument, list | tuple):
-        return any(map(_has_transposed, argument))
+        return any(map(has_transposed, argument))
     return is_split_by_columns(argument)
 
 

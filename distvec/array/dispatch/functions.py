@@ -1,13 +1,11 @@
-"""``__array_function__``: NumPy's functions, as ``np.linalg.norm(x)``, on arrays of the servers.
-
-Each module that has some says so itself, in ``numpy_functions()``.
-"""
+"""NumPy's functions and ours: the table of both, and ``__array_function__``, which looks it up."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -40,40 +38,108 @@ from distvec.array.manipulation import (
     rearrange,
     repeat,
 )
+from distvec.graph import host_eval
 from ps_backend.program import reducers
 
-_MODULES = (
-    type_queries,
-    elementwise,
-    texts,
-    shapes,
-    sequences,
-    transposed,
-    take_put,
-    packing,
-    statistics,
-    scan,
-    sort,
-    quantile,
-    sets,
-    products,
-    polynomials,
-    host,
-    tall,
-    core,
-    histogram,
-    search,
-    diagonals,
-    differences,
-    grids,
-    insert_delete,
-    join,
-    pad,
-    rearrange,
-    repeat,
-    einsum,
-)
-"""Those that have some, a line each."""
+_SAME_NAME: dict[ModuleType, str] = {
+    core: "bincount",
+    diagonals: "diag diagflat diagonal fill_diagonal trace tril triu vander",
+    differences: "convolve correlate diff ediff1d gradient trapezoid unwrap",
+    einsum: "einsum einsum_path",
+    elementwise: "allclose angle array_equal array_equiv fix i0 imag isclose iscomplex isneginf "
+    "isposinf isreal nan_to_num real round sinc",
+    grids: "atleast_1d atleast_2d cross kron meshgrid outer",
+    histogram: "histogram histogram2d histogram_bin_edges histogramdd",
+    insert_delete: "delete insert trim_zeros",
+    join: "append block column_stack concatenate dstack hstack stack vstack",
+    packing: "ix_ packbits ravel_multi_index unpackbits unravel_index",
+    pad: "pad",
+    polynomials: "polyadd polyder polyfit polyint polymul polysub polyval",
+    products: "dot tensordot vdot",
+    quantile: "median nanmedian nanpercentile nanquantile percentile quantile",
+    rearrange: "array_split dsplit flip fliplr flipud hsplit moveaxis ravel reshape roll rollaxis "
+    "rot90 split swapaxes unstack vsplit",
+    reductions: "count_nonzero mean",
+    repeat: "repeat resize tile",
+    scan: "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
+    search: "digitize interp searchsorted",
+    sequences: "geomspace linspace logspace",
+    sets: "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts "
+    "unique_inverse unique_values",
+    shapes: "expand_dims squeeze",
+    sort: "argpartition lexsort partition",
+    statistics: "var std ptp average cov corrcoef nansum nanprod nanmean nanvar nanstd nanargmin "
+    "nanargmax",
+    take_put: "apply_over_axes argwhere choose compress copyto extract flatnonzero nonzero "
+    "piecewise place put put_along_axis putmask select take take_along_axis",
+    texts: "array2string",
+    transposed: "matrix_transpose permute_dims transpose",
+    type_queries: "can_cast common_type min_scalar_type shares_memory size",
+}
+"""By module its functions that are called as NumPy's, and have its parameters."""
+
+_SAME_NAME_IN_LINALG: dict[ModuleType, str] = {
+    diagonals: "diagonal trace",
+    einsum: "multi_dot tensorinv tensorsolve",
+    grids: "cross outer",
+    products: "matmul tensordot vecdot",
+    tall: "cond lstsq matrix_norm matrix_rank norm pinv qr solve svd svdvals vector_norm",
+    transposed: "matrix_transpose",
+}
+
+STATISTICS = tuple(_SAME_NAME[statistics].split())
+COMPARISONS = ("isclose", "allclose", "array_equal", "array_equiv")
+"""Those that are functions of ``distvec`` by the same name, too."""
+
+
+@cache
+def counterparts() -> dict[Any, Callable[..., Any]]:
+    """By NumPy's function ours, with the same parameters."""
+    reduced = [name for name in reducers.PUBLIC if hasattr(np, name)]
+    return {
+        **{theirs: host.on_host(theirs) for theirs in host_eval.LINEAR_ALGEBRA.values()},
+        **_by_name(np, _SAME_NAME),
+        **_by_name(np.linalg, _SAME_NAME_IN_LINALG),
+        **{getattr(np, name): reductions.of_table(name) for name in reduced},
+        np.amax: reductions.max,
+        np.amin: reductions.min,
+        np.argsort: sort.argsort_method,
+        np.around: elementwise.round,
+        np.array_repr: lambda arr, *_, **__: repr(arr),
+        np.array_str: lambda a, max_line_width=None, precision=None, suppress_small=None: (
+            texts.array2string(a, max_line_width, precision, suppress_small)
+        ),
+        np.astype: lambda x, dtype, /, **_: x.astype(dtype),
+        np.broadcast_arrays: shapes.numpy_broadcast_arrays,
+        np.broadcast_to: lambda x, shape, subok=False: shapes.broadcast_to(x, shape),
+        np.clip: elementwise.numpy_clip,
+        np.copy: lambda a, order="K", subok=False: a.copy(order),
+        np.diag_indices_from: packing.diagonal_indices,
+        np.empty_like: partial(shapes.numpy_full_like, 0),
+        np.full_like: lambda x, value, *args, **kw: shapes.numpy_full_like(value, x, *args, **kw),
+        np.inner: products.inner_product,
+        np.iscomplexobj: lambda x: False,
+        np.isrealobj: lambda x: True,
+        np.may_share_memory: type_queries.shares_memory,
+        np.ndim: lambda a: a.ndim,
+        np.ones_like: partial(shapes.numpy_full_like, 1),
+        np.real_if_close: lambda a, **_: elementwise.real(a),
+        np.result_type: type_queries.result_type,
+        np.shape: lambda a: a.shape,
+        np.sort: sort.numpy_sort,
+        np.tril_indices_from: packing.triangle_indices(np.tril_indices),
+        np.triu_indices_from: packing.triangle_indices(np.triu_indices),
+        np.where: take_put.numpy_where,
+        np.zeros_like: partial(shapes.numpy_full_like, 0),
+    }
+
+
+def _by_name(theirs: ModuleType, ours: dict[ModuleType, str]) -> dict[Any, Callable[..., Any]]:
+    return {
+        getattr(theirs, name): getattr(module, name)
+        for module, names in ours.items()
+        for name in names.split()
+    }
 
 
 _RUNNING = (np.cumulative_sum, np.cumulative_prod)
@@ -84,7 +150,7 @@ def function(
     like: Handle, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What ``like.__array_function__`` returns. ``TypeError`` for what has no counterpart."""
-    ours = _functions().get(func) or _of_row(func) or _making(func, like)
+    ours = counterparts().get(func) or _making(func, like)
     if ours is None:
         raise TypeError(error_hints.missing_function(func))
     out = kwargs.pop("out", None)
@@ -100,20 +166,7 @@ def function(
     return result if out is None else stored_in(out, result, func.__name__)
 
 
-def _of_row(func: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The reduction of the table that NumPy calls by its name as well, if ``func`` is one."""
-    name = func.__name__
-    is_row = name in reducers.PUBLIC and getattr(np, name, None) is func
-    return reductions.of_table(name) if is_row else None
-
-
 def _making(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:
     """What makes arrays beside ``like``, if NumPy's ``func`` makes some without taking any."""
     ours = sequences.making_functions().get(getattr(func, "_implementation", func))
     return None if ours is None else lambda *args, **given: ours(like, *args, **given)
-
-
-@cache
-def _functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours."""
-    return {name: ours for one in _MODULES for name, ours in one.numpy_functions().items()}

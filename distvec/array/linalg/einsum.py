@@ -345,14 +345,3 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
             f"write numpy.linalg.inv(A)"
         )
     return np.linalg.inv(a)
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.einsum: einsum,
-        np.einsum_path: einsum_path,
-        np.linalg.multi_dot: multi_dot,
-        np.linalg.tensorsolve: tensorsolve,
-        np.linalg.tensorinv: tensorinv,
-    }

@@ -120,8 +120,3 @@ def _check_size(array: Any, name: str) -> None:
         f"{name}: the client takes at most {MOST_ELEMENTS} elements from the servers, and this "
         f"array has shape {array.shape}; {hint}"
     )
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function, the one of small arrays."""
-    return {function: on_host(function) for function in host_eval.LINEAR_ALGEBRA.values()}

@@ -361,20 +361,3 @@ def solve(a: Any, b: Any) -> Any:
     kind = np.result_type(np.linalg.solve(np.ones((1, 1), left.dtype), np.ones(1, table.dtype)))
     inverse = host.apply_on_host(np.linalg.inv, [left.astype(np.float64)])
     return transpose((table @ inverse.T).astype(kind))
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.linalg.qr: qr,
-        np.linalg.svd: svd,
-        np.linalg.svdvals: svdvals,
-        np.linalg.matrix_rank: matrix_rank,
-        np.linalg.cond: cond,
-        np.linalg.pinv: pinv,
-        np.linalg.norm: norm,
-        np.linalg.vector_norm: vector_norm,
-        np.linalg.matrix_norm: matrix_norm,
-        np.linalg.lstsq: lstsq,
-        np.linalg.solve: solve,
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -144,19 +143,3 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     first = x.session.namespace.ones((len(x), 1), dtype=dtype)
     table = np.concatenate([ones if x.node.on_client else first, powers], axis=1)
     return table if increasing else np.flip(table, 1)
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.tril: tril,
-        np.triu: triu,
-        np.diagonal: diagonal,
-        np.trace: trace,
-        np.linalg.diagonal: lambda x, /, *, offset=0: diagonal(x, offset),
-        np.linalg.trace: lambda x, /, *, offset=0, dtype=None: trace(x, offset, dtype=dtype),
-        np.diag: diag,
-        np.diagflat: diagflat,
-        np.fill_diagonal: fill_diagonal,
-        np.vander: vander,
-    }

@@ -5,7 +5,6 @@ Along axis 0 they are views of one array: a sweep, and what crosses the borders 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -363,16 +362,3 @@ def _weights(kernel: Any, dtype: np.dtype[Any]) -> list[Any]:
         return list(found)
     wide = kernel.astype(dtype)
     return [get_item(wide, k) for k in range(len(wide))]
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.diff: diff,
-        np.ediff1d: ediff1d,
-        np.trapezoid: trapezoid,
-        np.unwrap: unwrap,
-        np.gradient: gradient,
-        np.convolve: convolve,
-        np.correlate: correlate,
-    }

@@ -179,17 +179,3 @@ def _at_least_2d(x: Any) -> Any:
     if x.ndim == 0 or not isinstance(x, Arithmetic) or x.node.on_client:
         return x.reshape(1, -1)
     return transpose(reshape(x, (-1, 1)))
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.meshgrid: meshgrid,
-        np.outer: outer,
-        np.linalg.outer: outer,
-        np.kron: kron,
-        np.cross: cross,
-        np.linalg.cross: lambda x1, x2, /, *, axis=-1: cross(x1, x2, axis=axis),
-        np.atleast_1d: atleast_1d,
-        np.atleast_2d: atleast_2d,
-    }

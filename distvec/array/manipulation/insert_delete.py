@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -223,8 +223,3 @@ def _ends(x: Any, axis: int) -> tuple[Any, Any]:
     if there.node.on_client:
         index = np.arange(length)
     return min(apply("where", there, index, length)), max(apply("where", there, index, -1))
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {np.delete: delete, np.insert: insert, np.trim_zeros: trim_zeros}

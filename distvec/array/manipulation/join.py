@@ -7,7 +7,7 @@ what lands elsewhere than it was. Small arrays that the client keeps are joined 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -328,17 +328,3 @@ def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
 
 def _flat(x: Any) -> Any:
     return _reshaped(x, (x.size,))
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.concatenate: concatenate,
-        np.stack: stack,
-        np.column_stack: column_stack,
-        np.hstack: hstack,
-        np.vstack: vstack,
-        np.dstack: dstack,
-        np.append: append,
-        np.block: block,
-    }

@@ -101,7 +101,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     return np.nonzero(given) if given.dtype == np.bool_ else (given,)
 
 
-def _indices_from(indices: Callable[..., Any]) -> Callable[..., Any]:
+def triangle_indices(indices: Callable[..., Any]) -> Callable[..., Any]:
     """``indices`` of a triangle, of an array of this shape: the client computes them."""
 
     def function(arr: Any, k: int = 0) -> Any:
@@ -112,7 +112,8 @@ def _indices_from(indices: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _diagonal_indices(arr: Any) -> Any:
+def diagonal_indices(arr: Any) -> Any:
+    """As ``numpy.diag_indices_from``: the client computes them."""
     if arr.ndim != 2:
         raise ValueError("input array must be at least 2-d")
     if arr.shape[0] != arr.shape[1]:
@@ -168,17 +169,3 @@ def _as_vector(name: str, a: Any, axis: Any) -> Any:
             f"leave axis out, for all elements row by row"
         )
     return reshape(a, (a.size,))
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.ravel_multi_index: ravel_multi_index,
-        np.unravel_index: unravel_index,
-        np.ix_: ix_,
-        np.tril_indices_from: _indices_from(np.tril_indices),
-        np.triu_indices_from: _indices_from(np.triu_indices),
-        np.diag_indices_from: _diagonal_indices,
-        np.packbits: packbits,
-        np.unpackbits: unpackbits,
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -259,8 +259,3 @@ def _statistics(
         return [_repeated(whole.astype(x.dtype), axis, count)]
 
     return [*value(0, low, before), x, *value(length - high, high, after)]
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {np.pad: pad}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -237,25 +236,3 @@ def _by_columns(order: Any) -> bool:
     """Whether ``order`` is that of Fortran. "A" and "K" are as things are: row by row."""
     check_order(order)
     return str(order).upper() == "F"
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {
-        np.flip: flip,
-        np.fliplr: fliplr,
-        np.flipud: flipud,
-        np.rot90: rot90,
-        np.roll: roll,
-        np.moveaxis: moveaxis,
-        np.swapaxes: swapaxes,
-        np.rollaxis: rollaxis,
-        np.array_split: array_split,
-        np.split: split,
-        np.hsplit: hsplit,
-        np.vsplit: vsplit,
-        np.dsplit: dsplit,
-        np.unstack: lambda x, /, *, axis=0: unstack(x, axis=axis),
-        np.reshape: lambda a, /, shape, order="C", *, copy=None: reshape(a, shape, order),
-        np.ravel: ravel,
-    }

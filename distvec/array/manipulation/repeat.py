@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -164,8 +163,3 @@ def resize(a: Any, new_shape: Any) -> Any:
         return a.session.namespace.zeros(shape, dtype=a.dtype)
     enough = flat if wanted <= a.size else tile(flat, -(-wanted // a.size))
     return reshape(get_item(enough, slice(0, wanted)), shape)
-
-
-def numpy_functions() -> dict[Any, Callable[..., Any]]:
-    """By NumPy's function ours, with the same parameters."""
-    return {np.repeat: repeat, np.tile: tile, np.resize: resize}
