@@ -16,6 +16,9 @@ emit           programs in the form that servers run (``ps_backend.program``),
 
 A graph of the same shape over other buffers and scalars gets the same programs, so the last four
 passes run once per shape: ``Planner`` keeps what they made.
+
+Many graphs need no pass: a few operations on stored arrays, a dot product, a step of an update. One
+walk finds that out (``plain_order``).
 """
 
 from __future__ import annotations
@@ -28,13 +31,74 @@ from typing import Any
 from distvec.graph.node import Graph, Node
 from distvec.graph.view_nodes import MOVEMENT, MOVES, movement_key
 from distvec.planner.emit import emit
-from distvec.planner.fast_path import plain_order
 from distvec.planner.fuse import fuse, schedule
 from distvec.planner.linear import InnerProductExpansion
 from distvec.planner.plan import Plan, Template
 from distvec.planner.simplify import free_riders, own_products, simplify
 from distvec.planner.toposort import Walk
 from distvec.planner.view_pushdown import ViewPushdown
+from ps_backend.program.reducers import REDUCERS
+
+_REWRITTEN = MOVES | {MOVEMENT}
+_MOST_PLAIN = 64
+"""Nodes. Where there are more, it is not the passes that take long."""
+
+
+def plain_order(
+    graph: Graph, targets: Sequence[Node], pending: Sequence[Node]
+) -> list[Node] | None:
+    """The nodes below ``targets``, arguments first, if the programs follow from them as they are.
+
+    None where a pass might do something: views, movements, a reduction that waits for another one,
+    values that the client knows or can compute, ``pending`` arrays besides the targets, and inner
+    products beside stored vectors, whose norms come along. Client values that are found on the way
+    are settled.
+    """
+    if len(targets) > _MOST_PLAIN:
+        return None
+    for node in pending:
+        if node not in targets:
+            return None
+    order: list[Node] = []
+    waits: set[int] = set()  # ids of what is known only after an answer
+    done: set[int] = set()
+    sums = stores = False
+    for root in targets:
+        stores = stores or not root.on_client
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            me = id(node)
+            if me in done:
+                stack.pop()
+                continue
+            if node.value is None:
+                waiting = [arg for arg in node.args if id(arg) not in done]
+                if waiting:
+                    stack += waiting[::-1]
+                    continue
+                op = node.op
+                if op in _REWRITTEN:
+                    return None
+                is_late = not waits.isdisjoint(map(id, node.args)) if waits else False
+                if op in REDUCERS:
+                    if is_late:
+                        return None
+                    sums = sums or op == "sum"
+                    is_late = True
+                if node.on_client:
+                    simplify(graph, node)
+                    if node.value is not None:
+                        return None
+                if is_late:
+                    waits.add(me)
+            stack.pop()
+            done.add(me)
+            order.append(node)
+            if len(order) > _MOST_PLAIN:
+                return None
+    return None if sums and stores else order
+
 
 __all__ = ["Plan", "Planner", "Template"]
 

@@ -14,8 +14,7 @@ from distvec.graph.node import Buffer, Graph, Node
 from distvec.graph.view_nodes import SPREAD
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedPhase, PlannedProgram, PlannedSweep, PlannedView
-from distvec.runtime.donation import find_donors
-from distvec.runtime.liveness import InFlightProgram, LiveValues
+from distvec.runtime.liveness import InFlightProgram, LiveValues, find_donors
 from ps_backend.client import Client, Ended
 from ps_backend.program.collectives import CollectiveCall
 from ps_backend.program.reducers import REDUCERS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
-from distvec.planner.fast_path import plain_order
+from distvec.planner import plain_order
 
 
 @pytest.fixture

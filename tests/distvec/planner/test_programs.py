@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
-from distvec.runtime import donation
+from distvec.runtime import liveness as donation
 from distvec.testing import (
     Program,
     Refused,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 import distvec as dv
-from distvec.runtime import donation
+from distvec.runtime import liveness as donation
 
 LENGTH = 1 << 17
 """Large enough for vectors to be written in place."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import distvec as dv
-from distvec.runtime import donation
+from distvec.runtime import liveness as donation
 
 LARGE = 1 << 19
 """Enough for donation, far more than an engine works with besides, and run by compiled kernels
