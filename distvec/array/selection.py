@@ -59,7 +59,7 @@ class Selection(DistArray):
             if kept.node.depth < self.session.pending_depth // 2:
                 self.session.holders.keep(kept)
             else:
-                self.session.note(kept)
+                self.session.track(kept)
 
     # --- what it is ---------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Selection(DistArray):
         """The array of the elements, which is made when somebody needs it."""
         if self._node is None:
             self._node = compress.elements(self.values, self.mask)
-            self.session.note(self)
+            self.session.track(self)
         return self._node
 
     @node.setter

@@ -148,7 +148,7 @@ class Checkpoints:
         with hold_lock(self._beginning):
             self.settle()
             try:
-                with self.session.standstill():
+                with self.session.quiesce():
                     values, ids, held = self._computed(plain)
                     self.session.holders.forget_products()
                     found, copies = client.pin(pin, self._spaces.wanted())
@@ -171,7 +171,7 @@ class Checkpoints:
 
     def begin_anew(self) -> None:
         """Forget what ``begin`` forgets, and write nothing."""
-        with self.session.standstill():
+        with self.session.quiesce():
             self.session.holders.forget_products()
 
     def _computed(self, arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Buffer], Any]:
@@ -337,7 +337,7 @@ class Checkpoints:
         self.settle()
         troubles: list[Exception] = []
         unread: list[Exception] = []
-        with self.session.standstill():
+        with self.session.quiesce():
             for found in self._folder.each():
                 if not isinstance(found, Found):
                     troubles.append(found)

@@ -229,15 +229,15 @@ class Graph:
         node.op = "value" if node.on_client else "buffer"
         node.depth = 0
 
-    def memento(self, node: Node) -> NodeSnapshot:
+    def snapshot(self, node: Node) -> NodeSnapshot:
         """For ``restore``; it holds what ``node`` is computed from."""
         return NodeSnapshot(node.op, node.args, node.direct, node.depth, node.value)
 
-    def restore(self, node: Node, memento: NodeSnapshot) -> None:
+    def restore(self, node: Node, before: NodeSnapshot) -> None:
         """Make ``node`` what it was."""
-        node.op, node.args, node.direct, node.depth, node.value = memento
+        node.op, node.args, node.direct, node.depth, node.value = before
         node.origin = None
-        if node.value is None:  # its key holds ids of arguments, which the memento kept alive
+        if node.value is None:  # its key holds ids of arguments, which the snapshot kept alive
             self._nodes.setdefault(node.key, weakref.ref(node))
 
 

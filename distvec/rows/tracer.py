@@ -198,7 +198,7 @@ class Trace(SessionBase):
 
     # --- what a session does otherwise ----------------------------------------------------------
 
-    def note(self, array: Any) -> None:
+    def track(self, array: Any) -> None:
         """Nobody computes tracers, and so nobody has to know of them."""
 
     def compute(self, *arrays: Any) -> NoReturn:

@@ -14,7 +14,7 @@ from distvec.diagnostics.callsite import call_site
 from distvec.diagnostics.profile import measured
 from distvec.graph.node import Buffer, Graph, Node, depending, refuse_variables
 from distvec.planner import Plan, Planner, Template
-from distvec.runtime.execute import Cancelled, Executor, execute
+from distvec.runtime.execute import Cancelled, Executor
 from distvec.runtime.liveness import Holder, LiveValues
 from ps_backend.client import Client, Counters, defer_signals, hold_lock
 from ps_backend.errors import NothingToReduce, OutOfBudget, PSError
@@ -70,7 +70,7 @@ class Evaluator:
         """A fresh buffer id with its finalizer; nothing is sent."""
         return self._executor.new_buffer(type)
 
-    def note(self, array: Holder) -> None:
+    def track(self, array: Holder) -> None:
         """Called for every array that was made, or stands for another node."""
         self.holders.add(array)
         if self._tracing:  # what a differentiated function made cannot be computed yet
@@ -150,7 +150,7 @@ class Evaluator:
                 self._tracing -= 1
 
     @contextmanager
-    def standstill(self) -> Iterator[None]:
+    def quiesce(self) -> Iterator[None]:
         """Within it no other thread evaluates, and no program is under way.
 
         Those that have failed are taken back first: arrays stand for what they are computed from.
@@ -192,20 +192,38 @@ class Evaluator:
                 self.holders.wait_for(targets)
                 unknown = [node for node in targets if node.value is None]
                 if unknown or self.holders.flights:
-                    self._compute(targets, hold)
+                    self._run(targets, hold)
             finally:
                 self.holders.asked = ()
         return nodes
 
-    def _compute(self, targets: Sequence[Node], hold: defer_signals) -> None:
+    def _run(self, targets: Sequence[Node], hold: defer_signals, *, wait: bool = True) -> None:
+        """Give ``targets`` their values, by one plan, or more where one fails or is taken back."""
+        alone = False
         with measured(self.counters):
-            try:
-                self._execute(targets, hold, wait=True)
-                return
-            except (OutOfBudget, NothingToReduce, IndexError, LinAlgError):
-                pass  # gone with the block, and with it what its traceback keeps alive
-            # What was taken along must not make fail what was asked for.
-            self._execute(targets, hold, wait=True, alone=True)
+            while True:
+                try:
+                    missing = [node for node in targets if node.value is None]
+                    plan = self._plan(missing, alone=alone) if missing else None
+                    if plan is not None:
+                        self.holders.wait_for(plan.nodes)
+                    if self.holders.flights and self._land():
+                        continue  # what the plan builds upon was taken back
+                    if plan is not None:
+                        limit = self.planner.cancellation_limit
+                        self._executor.execute(plan, limit, wait=wait, between=hold.check)
+                    break
+                except Cancelled as cancelled:
+                    self.cancellations += len(cancelled.products)
+                    for product in cancelled.products:
+                        self.planner.compute_directly(product)
+                except (OutOfBudget, NothingToReduce, IndexError, LinAlgError):
+                    if alone or not wait:
+                        raise
+                    # What was taken along must not make fail what was asked for. The error is gone
+                    # with this block, and with it what its traceback keeps alive.
+                    alone, plan = True, None
+        if alone:
             self._refused.update(map(weakref.ref, self.holders.pending()))
 
     def _send_off(self, least_depth: float = 0) -> None:
@@ -217,34 +235,11 @@ class Evaluator:
                 self.holders.asked = targets
             try:
                 if targets:
-                    with measured(self.counters):
-                        self._execute(targets, hold, wait=False)
+                    self._run(targets, hold, wait=False)
             except (PSError, NothingToReduce, IndexError, LinAlgError):
                 self._refuse(targets)
             finally:
                 self.holders.asked = ()
-
-    def _execute(
-        self, targets: Sequence[Node], hold: defer_signals, *, wait: bool, alone: bool = False
-    ) -> None:
-        while True:
-            missing = [node for node in targets if node.value is None]
-            plan = self._plan(missing, alone=alone) if missing else None
-            if plan is not None:
-                self.holders.wait_for(plan.nodes)
-            if self.holders.flights and self._land():
-                continue  # what the plan builds upon was taken back
-            if plan is None:
-                return
-            try:
-                limit = self.planner.cancellation_limit
-                execute(self._executor, plan, limit, wait=wait, between=hold.check)
-            except Cancelled as cancelled:
-                self.cancellations += len(cancelled.products)
-                for product in cancelled.products:
-                    self.planner.compute_directly(product)
-            else:
-                return
 
     def _land(self) -> bool:
         """Wait for all programs under way; whether one was taken back."""

@@ -31,19 +31,6 @@ class Cancelled(Exception):
         self.products = products
 
 
-class Executor:
-    """Runs plans on the servers of one session."""
-
-    def __init__(self, client: Client, graph: Graph, holders: LiveValues) -> None:
-        self.client, self.graph, self.holders = client, graph, holders
-
-    def new_buffer(self, type: NodeType) -> Buffer:
-        """A fresh buffer id with its finalizer; nothing is sent."""
-        if isinstance(type, ClientType):
-            raise TypeError("what the client keeps needs no buffer")
-        return Buffer(self.client.new_id(), type, self.client.free)
-
-
 class Workspace:
     """What a movement leaves on the servers while it is under way; freed when nobody holds it."""
 
@@ -57,185 +44,202 @@ class Workspace:
         self._free([self.id])
 
 
-Workspaces = dict[int, Workspace]
-"""By position of the first output of their movement."""
+class Executor:
+    """Runs plans on the servers of one session."""
+
+    def __init__(self, client: Client, graph: Graph, holders: LiveValues) -> None:
+        self.client, self.graph, self.holders = client, graph, holders
+
+    def new_buffer(self, type: NodeType) -> Buffer:
+        """A fresh buffer id with its finalizer; nothing is sent."""
+        if isinstance(type, ClientType):
+            raise TypeError("what the client keeps needs no buffer")
+        return Buffer(self.client.new_id(), type, self.client.free)
+
+    def execute(
+        self,
+        plan: Plan,
+        limit: float,
+        *,
+        wait: bool = True,
+        between: Callable[[], None] | None = None,
+    ) -> None:
+        """Give every node that ``plan`` computes its value. One message per program and server.
+
+        With ``wait=False`` the last program's answer is not awaited if nothing has to come back
+        with it: it is one of the holders' flights. A failure leaves every node as it was; after
+        ``Cancelled`` the inner products that were computed are remembered, so that another plan
+        does not ask for them again. ``limit``: how far one of them may cancel. ``between`` is
+        called between programs, and may raise.
+        """
+        run, programs = _Execution(self, plan, limit), plan.template.programs
+        if plan.template.before:
+            run.compute_scalars(plan.template.before)
+        for program in programs[:-1]:
+            run.run(program, {}, wait=True)
+            if between is not None:
+                between()
+        if programs:
+            run.run_last(programs[-1], wait=wait)
+        else:
+            run.settle()
+        note_plan(plan.template)
 
 
-def execute(
-    executor: Executor,
-    plan: Plan,
-    limit: float,
-    *,
-    wait: bool = True,
-    between: Callable[[], None] | None = None,
-) -> None:
-    """Give every node that ``plan`` computes its value. One message per program and server.
+class _Execution:
+    """A plan under way, with the values of its nodes by position."""
 
-    With ``wait=False`` the last program's answer is not awaited if nothing has to come back with
-    it: it is one of the holders' flights. A failure leaves every node as it was; after
-    ``Cancelled`` the inner products that were computed are remembered, so that another plan does
-    not ask for them again. ``limit``: how far one of them may cancel. ``between`` is called between
-    programs, and may raise.
-    """
-    values = [node.value for node in plan.nodes]
-    workspaces: Workspaces = {}
-    programs = plan.template.programs
-    _compute_scalars(plan, plan.template.before, values, limit)
-    for program in programs[:-1]:
-        _run(executor, plan, program, values, workspaces, {}, wait=True)
-        _note(plan, program, values, limit)
-        if between is not None:
-            between()
-    if programs:
-        _run_last(executor, plan, programs[-1], values, workspaces, limit, wait=wait)
-    else:
-        _settle(executor, plan, values)
-    note_plan(plan.template)
+    def __init__(self, executor: Executor, plan: Plan, limit: float) -> None:
+        self._executor, self._plan, self._limit = executor, plan, limit
+        self._values = [node.value for node in plan.nodes]
+        self._workspaces: dict[int, Workspace] = {}
+        """By position of the first output of their movement."""
 
+    def run_last(self, program: PlannedProgram, *, wait: bool) -> None:
+        """The last program, which may write over dying vectors, and need not be awaited."""
+        holders, flight = self._executor.holders, InFlightProgram()
+        donors = find_donors(holders, self._plan)
+        awaited = wait or program.answers or not program.is_local
+        try:
+            self.run(program, donors, wait=awaited, ended=flight.end)
+        except KeyboardInterrupt:
+            # Whether it ran is not known, and it may have written over what its nodes are computed
+            # from: so they get their values as if it had, until the next evaluation has asked.
+            holders.flights.append(flight)
+            self.settle(flight, program)
+            raise
+        if awaited:
+            self.settle()
+        else:
+            holders.flights.append(flight)
+            self.settle(flight, program)
 
-def _run_last(
-    executor: Executor,
-    plan: Plan,
-    program: PlannedProgram,
-    values: list[Any],
-    workspaces: Workspaces,
-    limit: float,
-    *,
-    wait: bool,
-) -> None:
-    donors, flight = find_donors(executor.holders, plan), InFlightProgram()
-    awaited = wait or program.answers or not program.is_local
-    try:
-        _run(executor, plan, program, values, workspaces, donors, wait=awaited, ended=flight.end)
-        _note(plan, program, values, limit)
-    except KeyboardInterrupt:
-        # Whether it ran is not known, and it may have written over what its nodes are computed
-        # from: so they get their values as if it had, until the next evaluation has asked.
-        executor.holders.flights.append(flight)
-        _settle(executor, plan, values, flight, program)
-        raise
-    if awaited:
-        _settle(executor, plan, values)
-    else:
-        executor.holders.flights.append(flight)
-        _settle(executor, plan, values, flight, program)
+    def settle(
+        self, flight: InFlightProgram | None = None, program: PlannedProgram | None = None
+    ) -> None:
+        """Give nodes their values; what ``flight`` is to make by ``program`` can be taken back."""
+        graph, plan, values = self._executor.graph, self._plan, self._values
+        awaited = set()
+        if flight is not None and program is not None:
+            stored = {position for sweep in program.sweeps for position in sweep.stores}
+            awaited = stored | set(program.made)
+        for position, (node, value) in enumerate(zip(plan.nodes, values, strict=True)):
+            if value is None or node.value is not None:
+                continue
+            if flight is not None and position in awaited:
+                flight.remember(node, graph.snapshot(node))
+            graph.settle(node, value, plan.template)
+        made = {id(values[position]) for position in awaited}
+        for node, simplified in plan.aliases:
+            if node is not simplified and not node.known and simplified.known:
+                if flight is not None and id(simplified.value) in made:
+                    flight.remember(node, graph.snapshot(node))
+                graph.settle(node, simplified.value, plan.template)
 
+    def run(
+        self,
+        program: PlannedProgram,
+        donors: Mapping[int, int],
+        *,
+        wait: bool,
+        ended: Ended | None = None,
+    ) -> None:
+        """Send ``program``, take in its answers, and compute the scalars that follow from them."""
+        before = tuple(map(self._phase, program.before)) if program.before else ()
+        calls = tuple([self._call(sweep, donors) for sweep in program.sweeps])
+        after = tuple(map(self._phase, program.after)) if program.after else ()
+        answers = self._executor.client.run(
+            Program(calls, (), before, after), wait=wait, ended=ended
+        )
+        if answers is not None:
+            partials, kept = answers[: len(calls)], answers[len(calls) :]
+            for sweep, parts in zip(program.sweeps, partials, strict=True):
+                self._combine(sweep, parts)
+            for phase, found in zip(program.before, kept, strict=True):
+                self._keep(phase, found)
+        for sweep in program.sweeps:
+            _remember_products(sweep, self._values)
+        if program.scalars:
+            self.compute_scalars(program.scalars)
 
-def _note(plan: Plan, program: PlannedProgram, values: list[Any], limit: float) -> None:
-    for sweep in program.sweeps:
-        _remember_products(sweep, values)
-    _compute_scalars(plan, program.scalars, values, limit)
+    def _call(self, sweep: PlannedSweep, donors: Mapping[int, int]) -> SweepCall:
+        """A sweep with the buffers of now, and new ones for what it stores."""
+        values = self._values
+        for position in sweep.stores:
+            values[position] = self._executor.new_buffer(self._plan.nodes[position].type)
+        return SweepCall(
+            sweep.structure,
+            sweep.space,
+            tuple([values[position].id for position in sweep.inputs]),
+            tuple([_operand(values[position]) for position in sweep.scalars]),
+            tuple([values[position].id for position in sweep.stores]),
+            tuple([values[donors[position]].id for position in sweep.stores]) if donors else (),
+            tuple([_view(one, values) for one in sweep.views]) if any(sweep.views) else (),
+        )
 
+    def _phase(self, planned: PlannedPhase) -> CollectiveCall:
+        """A phase with the buffers of now; the first one names those that the last will make."""
+        nodes, values, key = self._plan.nodes, self._values, planned.outputs[0]
+        if key not in self._workspaces:
+            self._workspaces[key] = Workspace(self._executor.client)
+        made = [position for position in planned.outputs if not nodes[position].on_client]
+        for position in made if not planned.phase else ():
+            values[position] = self._executor.new_buffer(nodes[position].type)
+        return CollectiveCall(
+            planned.kind,
+            planned.phase,
+            self._workspaces[key].id,
+            planned.types,
+            inputs=tuple([values[position].id for position in planned.inputs]),
+            operands=tuple([np.asarray(values[position]) for position in planned.operands]),
+            outputs=tuple([values[k].id if k in made else 0 for k in planned.outputs]),
+            params=planned.params,
+            whole=planned.phases == 1,
+        )
 
-def _settle(
-    executor: Executor,
-    plan: Plan,
-    values: Sequence[Any],
-    flight: InFlightProgram | None = None,
-    program: PlannedProgram | None = None,
-) -> None:
-    """Give the nodes their values; what ``flight`` is to make by ``program`` can be taken back."""
-    graph = executor.graph
-    awaited = set()
-    if flight is not None and program is not None:
-        stored = {position for sweep in program.sweeps for position in sweep.stores}
-        awaited = stored | set(program.made)
-    for position, (node, value) in enumerate(zip(plan.nodes, values, strict=True)):
-        if value is None or node.value is not None:
-            continue
-        if flight is not None and position in awaited:
-            flight.remember(node, graph.memento(node))
-        graph.settle(node, value, plan.template)
-    made = {id(values[position]) for position in awaited}
-    for node, simplified in plan.aliases:
-        if node is not simplified and not node.known and simplified.known:
-            if flight is not None and id(simplified.value) in made:
-                flight.remember(node, graph.memento(node))
-            graph.settle(node, simplified.value, plan.template)
+    def _keep(self, phase: PlannedPhase, found: Sequence[npt.NDArray[Any]]) -> None:
+        """Note the outputs that came to the client."""
+        nodes = self._plan.nodes
+        kept = [position for position in phase.outputs if nodes[position].on_client]
+        if phase.is_last:
+            for position, value in zip(kept, found, strict=True):
+                self._values[position] = typed(value, nodes[position].type)
 
+    def _combine(self, sweep: PlannedSweep, partials: Sequence[npt.NDArray[Any]]) -> None:
+        """The values of reductions, from the partial results of all servers."""
+        remaining = iter(partials)
+        for position in sweep.reductions:
+            node = self._plan.nodes[position]
+            reducer = REDUCERS[node.op]
+            parts = [next(remaining) for _ in range(1 + reducer.locates)]
+            if node.is_scalar:
+                self._values[position] = node.dtype.type(reducer.combine(*parts))
+            else:  # put together already; of those that locate, the indices come last
+                self._values[position] = typed(parts[-1], node.type)
 
-def _run(
-    executor: Executor,
-    plan: Plan,
-    program: PlannedProgram,
-    values: list[Any],
-    workspaces: Workspaces,
-    donors: Mapping[int, int],
-    *,
-    wait: bool,
-    ended: Ended | None = None,
-) -> None:
-    def phases(planned: Sequence[PlannedPhase]) -> tuple[CollectiveCall, ...]:
-        return tuple([_phase(executor, plan, one, values, workspaces) for one in planned])
-
-    before = phases(program.before) if program.before else ()
-    calls = tuple([_call(executor, plan, sweep, values, donors) for sweep in program.sweeps])
-    after = phases(program.after) if program.after else ()
-    answers = executor.client.run(Program(calls, (), before, after), wait=wait, ended=ended)
-    if answers is not None:
-        partials, kept = answers[: len(calls)], answers[len(calls) :]
-        for sweep, parts in zip(program.sweeps, partials, strict=True):
-            _combine_all(plan, sweep, parts, values)
-        for phase, found in zip(program.before, kept, strict=True):
-            _keep(plan, phase, found, values)
-
-
-def _call(
-    executor: Executor,
-    plan: Plan,
-    sweep: PlannedSweep,
-    values: list[Any],
-    donors: Mapping[int, int],
-) -> SweepCall:
-    """A sweep with the buffers of now, and new ones for what it stores."""
-    for position in sweep.stores:
-        values[position] = executor.new_buffer(plan.nodes[position].type)
-    return SweepCall(
-        sweep.structure,
-        sweep.space,
-        tuple([values[position].id for position in sweep.inputs]),
-        tuple([_operand(values[position]) for position in sweep.scalars]),
-        tuple([values[position].id for position in sweep.stores]),
-        tuple([values[donors[position]].id for position in sweep.stores]) if donors else (),
-        tuple([_view(one, values) for one in sweep.views]) if any(sweep.views) else (),
-    )
-
-
-def _phase(
-    executor: Executor,
-    plan: Plan,
-    planned: PlannedPhase,
-    values: list[Any],
-    workspaces: Workspaces,
-) -> CollectiveCall:
-    """A phase with the buffers of now; the first one names those that the last will make."""
-    key = planned.outputs[0]
-    if key not in workspaces:
-        workspaces[key] = Workspace(executor.client)
-    made = [position for position in planned.outputs if not plan.nodes[position].on_client]
-    for position in made if not planned.phase else ():
-        values[position] = executor.new_buffer(plan.nodes[position].type)
-    return CollectiveCall(
-        planned.kind,
-        planned.phase,
-        workspaces[key].id,
-        planned.types,
-        inputs=tuple([values[position].id for position in planned.inputs]),
-        operands=tuple([np.asarray(values[position]) for position in planned.operands]),
-        outputs=tuple([values[k].id if k in made else 0 for k in planned.outputs]),
-        params=planned.params,
-        whole=planned.phases == 1,
-    )
-
-
-def _keep(
-    plan: Plan, phase: PlannedPhase, found: Sequence[npt.NDArray[Any]], values: list[Any]
-) -> None:
-    """Note the outputs that came to the client."""
-    kept = [position for position in phase.outputs if plan.nodes[position].on_client]
-    if phase.is_last:
-        for position, value in zip(kept, found, strict=True):
-            values[position] = typed(value, plan.nodes[position].type)
+    def compute_scalars(self, scalars: Sequence[int]) -> None:
+        """What the client computes; ``Cancelled`` where expanded inner products lose digits."""
+        nodes, values = self._plan.nodes, self._values
+        position = {id(node): number for number, node in enumerate(nodes)}
+        cancelled: list[Node] = []
+        unsure: set[int] = set()
+        for number in scalars:
+            node = nodes[number]
+            inputs = [position[id(arg)] for arg in node.args]
+            if unsure and not unsure.isdisjoint(inputs):
+                unsure.add(number)
+                continue
+            arguments = [values[index] for index in inputs]
+            if node.direct is None:
+                values[number] = value_of(node.op, node.params, node.type, arguments)
+                continue
+            with np.errstate(all="ignore"):
+                values[number], magnitude = inner_of_terms(arguments)
+            if cancels(values[number], magnitude, self._limit):
+                cancelled.append(node.direct)
+                unsure.add(number)
+        if cancelled:  # all of them together: each plan that follows is another message
+            raise Cancelled(cancelled)
 
 
 def _view(view: PlannedView | None, values: Sequence[Any]) -> View | None:
@@ -250,45 +254,6 @@ def _view(view: PlannedView | None, values: Sequence[Any]) -> View | None:
 def _operand(value: Any) -> Any:
     """What the client keeps, as a sweep takes it: a Python number, or an array."""
     return value if value.ndim else value.item()
-
-
-def _combine_all(
-    plan: Plan, sweep: PlannedSweep, partials: Sequence[npt.NDArray[Any]], values: list[Any]
-) -> None:
-    remaining = iter(partials)
-    for position in sweep.reductions:
-        node = plan.nodes[position]
-        reducer = REDUCERS[node.op]
-        parts = [next(remaining) for _ in range(1 + reducer.locates)]
-        if node.is_scalar:
-            values[position] = node.dtype.type(reducer.combine(*parts))
-        else:  # put together already; of those that locate, the indices come last
-            values[position] = typed(parts[-1], node.type)
-
-
-def _compute_scalars(plan: Plan, scalars: Sequence[int], values: list[Any], limit: float) -> None:
-    if not scalars:
-        return
-    position = {id(node): number for number, node in enumerate(plan.nodes)}
-    cancelled: list[Node] = []
-    unsure: set[int] = set()
-    for number in scalars:
-        node = plan.nodes[number]
-        inputs = [position[id(arg)] for arg in node.args]
-        if unsure and not unsure.isdisjoint(inputs):
-            unsure.add(number)
-            continue
-        arguments = [values[index] for index in inputs]
-        if node.direct is None:
-            values[number] = value_of(node.op, node.params, node.type, arguments)
-            continue
-        with np.errstate(all="ignore"):
-            values[number], magnitude = inner_of_terms(arguments)
-        if cancels(values[number], magnitude, limit):
-            cancelled.append(node.direct)
-            unsure.add(number)
-    if cancelled:  # all at once: each plan that follows is another message
-        raise Cancelled(cancelled)
 
 
 def _remember_products(sweep: PlannedSweep, values: list[Any]) -> None:

@@ -50,13 +50,13 @@ class InFlightProgram:
         if error is None:
             self._before.clear()  # now, so that what they were computed from is freed
 
-    def remember(self, node: Node, memento: NodeSnapshot) -> None:
+    def remember(self, node: Node, snapshot: NodeSnapshot) -> None:
         """``node``, which gets its value now, is to be so again if the request fails."""
-        self._before.append((node, memento))
+        self._before.append((node, snapshot))
 
-    def mementos(self) -> list[NodeSnapshot]:
+    def snapshots(self) -> list[NodeSnapshot]:
         """What its nodes become if it fails."""
-        return [memento for _, memento in list(self._before)]
+        return [snapshot for _, snapshot in list(self._before)]
 
     def take_back(self, graph: Graph) -> list[Node]:
         """If it failed, or never left, make its nodes what they were; returns these."""
@@ -64,8 +64,8 @@ class InFlightProgram:
             self._before.clear()
         nodes = []
         while self._before:
-            node, memento = self._before.pop()
-            graph.restore(node, memento)
+            node, snapshot = self._before.pop()
+            graph.restore(node, snapshot)
             nodes.append(node)
         return nodes
 
@@ -165,7 +165,7 @@ class LiveValues:
         roots += self.asked
         found = set()
         for flight in [*self.flights, *self._changes.values()]:
-            for before in flight.mementos():
+            for before in flight.snapshots():
                 roots += before.args if before.direct is None else (*before.args, before.direct)
                 if before.op == "buffer":
                     found.add(before.value.id)
@@ -207,7 +207,7 @@ class LiveValues:
             may_be_read = self.is_interrupted
             with self.lock:
                 is_alone = not may_be_read and array.node.value.id not in self.held(but=array)
-                flight.remember(leaf, self._graph.memento(leaf)._replace(value=array.node.value))
+                flight.remember(leaf, self._graph.snapshot(leaf)._replace(value=array.node.value))
                 self._changes[leaf] = flight
                 array.become(leaf)
             try:

@@ -95,7 +95,7 @@ class Handle:
         """The expression this array stands for. Who reads it to make another array of it does so
         under the lock of ``session.holders``."""
         self._turn: threading.RLock | None = None
-        session.note(self)
+        session.track(self)
 
     def like(self, node: Node) -> Self:
         """Another array of this session: ``node``."""
@@ -178,7 +178,7 @@ class Handle:
     def become(self, node: Node) -> Self:
         """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""
         self.node = node
-        self.session.note(self)
+        self.session.track(self)
         return self
 
     def assign(self, value: Handle, name: str = "assign") -> Self:

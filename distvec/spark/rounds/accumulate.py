@@ -136,7 +136,7 @@ class Target:
         """To be made before anything runs."""
         with array.session.holders.lock:
             node = array.node
-            return cls(key, name, array, array.session.graph.memento(node), node.params)
+            return cls(key, name, array, array.session.graph.snapshot(node), node.params)
 
     def renew(self) -> None:
         """Let the array stand for its old value once more, where a server was lost meanwhile.

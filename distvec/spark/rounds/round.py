@@ -186,7 +186,7 @@ def commit(ps: TaskSession, slots: Slots, op: str, name: str, winners: Sequence[
             for slot, source, buffer in zip(slots.arrays, sources, buffers, strict=True)
         ]
         # A checkpoint has all of the round or nothing, also where that changes keyed spaces.
-        with ps.standstill(), measured(ps.counters), defer_signals():
+        with ps.quiesce(), measured(ps.counters), defer_signals():
             ps.client.commit_totals(name, totals, {slot: ordered(slot) for slot in slots.spaces})
             for array, buffer in zip(arrays, buffers, strict=True):
                 array.become(ps.graph.leaf(buffer))

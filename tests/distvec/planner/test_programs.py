@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
-from distvec.runtime import liveness as donation
+from distvec.runtime import liveness
 from distvec.testing import (
     Program,
     Refused,
@@ -95,7 +95,7 @@ def test_memory_taken_over_from_dying_vectors_changes_nothing(
 ) -> None:
     """As from 1 MiB on; here for any length, and with plans that are run again as digits cancel."""
     with (
-        mock.patch.object(donation, "LEAST_BYTES", 0),
+        mock.patch.object(liveness, "LEAST_BYTES", 0),
         dv.local(servers=servers, in_process=True) as session,
     ):
         session.cancellation_limit = limit
@@ -107,7 +107,7 @@ def test_memory_taken_over_from_dying_vectors_changes_nothing(
 def test_lost_messages_change_no_bit(program: Program, servers: int, lost: list[str]) -> None:
     with dv.local(servers=servers, in_process=True) as session:
         undisturbed = bits(run(program, session))
-    with mock.patch.object(donation, "LEAST_BYTES", 0), lossy_session(servers, lost) as session:
+    with mock.patch.object(liveness, "LEAST_BYTES", 0), lossy_session(servers, lost) as session:
         assert bits(run(program, session)) == undisturbed
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 import distvec as dv
-from distvec.runtime import liveness as donation
+from distvec.runtime import liveness
 
 LENGTH = 1 << 17
 """Large enough for vectors to be written in place."""
@@ -203,7 +203,7 @@ def test_each_array_is_right_or_out_of_budget(
         pytest.MonkeyPatch.context() as patch,
         dv.local(servers=1, in_process=True, memory=room * 8 * SMALL + OWN) as ps,
     ):
-        patch.setattr(donation, "LEAST_BYTES", 0)
+        patch.setattr(liveness, "LEAST_BYTES", 0)
         ps.pending_depth = 8
 
         theirs = {"np": np, "ps": _Nothing(), "check": has_values}

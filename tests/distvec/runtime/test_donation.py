@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import distvec as dv
-from distvec.runtime import liveness as donation
+from distvec.runtime import liveness
 
 LARGE = 1 << 19
 """Enough for donation, far more than an engine works with besides, and run by compiled kernels
@@ -273,7 +273,7 @@ def test_programs_with_aliases_agree_with_numpy(
     """Every vector may be donated here, so whatever is overwritten too early shows."""
     start = {name: np.linspace(-1.0, 1.0 + k, 1500) for k, name in enumerate("xyzw")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(donation, "LEAST_BYTES", 0)
+        patch.setattr(liveness, "LEAST_BYTES", 0)
         theirs = {"np": np, "ps": _Nothing(), **{k: v.copy() for k, v in start.items()}}
         ours = {"np": np, "ps": sessions[2], **{k: sessions[2].array(v) for k, v in start.items()}}
         for line in program:
