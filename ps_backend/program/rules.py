@@ -313,17 +313,38 @@ def verify_call(call: SweepCall) -> None:
             raise InvalidProgram(f"a sweep call breaks the rule {rule!r}:\n{call.sweep}")
 
 
-def verify_sources(calls: Sequence[SweepCall]) -> None:
-    """Raise ``InvalidProgram`` if what one call reads through a view is not there for all of them.
+def verify_calls(calls: Sequence[SweepCall]) -> list[int]:
+    """Raise ``InvalidProgram`` for calls of legal sweeps that do not fit together.
 
-    Servers fetch it from one another at any time while they run the program.
+    Returns their donors. Of a call that takes, and gives away, whole buffers by number alone, a
+    server finds out the rest when it looks for these. What is read through a view must be there for
+    all calls: servers fetch it from one another at any time while they run the program.
     """
-    sources = {number for call in calls for number in call.sources}
-    changed = {number for call in calls for number in (*call.outputs, *call.donors)}
-    for number in sorted(sources & changed):
-        raise InvalidProgram(
-            f"buffer {number} is read through a view, and made or given away by the same program"
-        )
+    donors: dict[int, None] = {}  # in order
+    written: set[int] = set()
+    for call in calls:
+        if call.donors or call.views or call.sweep.takes_rows:
+            verify_call(call)
+        for number in call.inputs:
+            if number in donors:
+                raise InvalidProgram(f"buffer {number} is read after its memory was given away")
+        for number in call.outputs:
+            if number in written:
+                raise InvalidProgram(f"buffer {number} is written twice by the program")
+            written.add(number)
+        for number in call.donors:
+            if number in donors:
+                raise InvalidProgram(f"buffer {number} gives its memory away twice")
+            if number in written:
+                raise InvalidProgram(f"buffer {number} is made and given away by one program")
+            donors[number] = None
+    for number in sorted({number for call in calls for number in call.sources}):
+        if number in written or number in donors:
+            raise InvalidProgram(
+                f"buffer {number} is read through a view, and made or given away by the same "
+                f"program"
+            )
+    return list(donors)
 
 
 def verify(program: Program) -> None:
@@ -331,4 +352,4 @@ def verify(program: Program) -> None:
     for call in program.calls:
         verify_sweep(call.sweep)
         verify_call(call)
-    verify_sources(program.calls)
+    verify_calls(program.calls)

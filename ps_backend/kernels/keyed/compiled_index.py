@@ -1,4 +1,4 @@
-"""The loops over the hash tables of an index, compiled: see ``layout``.
+"""The loops over the hash tables of an index, compiled: see ``table_format``.
 
 All arguments are integers, among them addresses of contiguous arrays, so that each loop is
 compiled once. A place in a table is a way to the main memory: what is needed ``_AHEAD`` keys later

@@ -11,13 +11,14 @@ from distvec_tiles import run_tiles  # type: ignore[import-not-found]
 from numba import njit
 
 from ps_backend.kernels.keyed.memory import (
-    ask_for,
-    copy,
+    ask_for_row,
+    copy_row,
     load_8,
     load_16,
     load_32,
     load_64,
     load_integer,
+    row_at,
     store_8,
     store_16,
     store_32,
@@ -25,37 +26,9 @@ from ps_backend.kernels.keyed.memory import (
 )
 
 _AHEAD = 24
-_LINE, _LONGEST = 64, 512  # bytes
-_SLOT_BITS, _SLOT_MASK = 32, (1 << 32) - 1
 _WORD = 8
 
 _compiled = njit(nogil=True, error_model="numpy", cache=True)
-
-
-@_compiled
-def _place(blocks, location, size):  # type: ignore[no-untyped-def]
-    """Where a row lies."""
-    block = load_integer(blocks + (location >> _SLOT_BITS) * _WORD)
-    return block + (location & _SLOT_MASK) * size
-
-
-@_compiled
-def _ask_for_row(place, size):  # type: ignore[no-untyped-def]
-    for more in range(0, min(size, _LONGEST), _LINE):
-        ask_for(place + more)
-    ask_for(place + size - 1)
-
-
-@_compiled
-def _move(target, source, size):  # type: ignore[no-untyped-def]
-    if size == 4:
-        store_32(target, load_32(source))
-    elif size == 8:
-        store_64(target, load_64(source))
-    elif size == _LINE:  # a constant: no call
-        copy(target, source, _LINE)
-    else:
-        copy(target, source, size)
 
 
 @_compiled
@@ -66,8 +39,8 @@ def _gather(gathers, locations, low, high, last):  # type: ignore[no-untyped-def
         next = load_integer(locations + min(i + _AHEAD, last - 1) * _WORD)
         for k in range(len(gathers)):
             blocks, size = gathers[k, 0], gathers[k, 1]
-            _ask_for_row(_place(blocks, next, size), size)
-            _move(gathers[k, 2] + (i - low) * size, _place(blocks, here, size), size)
+            ask_for_row(row_at(blocks, next, size), size)
+            copy_row(gathers[k, 2] + (i - low) * size, row_at(blocks, here, size), size)
 
 
 @_compiled
@@ -140,4 +113,4 @@ def kernel(  # type: ignore[no-untyped-def]
             source = scatters[k, 2] + scatters[k, 3] * low
             for i in range(low, high):
                 location = load_integer(locations + i * _WORD)
-                _move(_place(blocks, location, size), source + (i - low) * size, size)
+                copy_row(row_at(blocks, location, size), source + (i - low) * size, size)

@@ -14,22 +14,13 @@ import numpy as np
 from numba import njit
 
 from ps_backend.kernels.keyed.memory import (
-    ask_for,
-    copy,
-    load_8,
-    load_16,
-    load_32,
+    add_row,
+    ask_for_row,
+    copy_row,
     load_64,
-    load_double,
     load_integer,
-    load_single,
-    store_8,
-    store_16,
-    store_32,
-    store_64,
+    row_at,
     store_double,
-    store_integer,
-    store_single,
 )
 from ps_backend.program import philox
 from ps_backend.program.initializers import (
@@ -44,102 +35,54 @@ from ps_backend.program.initializers import (
 )
 
 _AHEAD = 16
-_LINE, _LONGEST = 64, 512  # bytes
-_SLOT_BITS, _SLOT_MASK = 32, (1 << 32) - 1
 _WORD = 8
 
 _compiled = njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_compiled
-def _place(blocks: Any, location: Any, size: Any) -> Any:
-    """Where a row lies."""
-    block = load_integer(blocks + (location >> _SLOT_BITS) * _WORD)
-    return block + (location & _SLOT_MASK) * size
-
-
-@_compiled
-def _ask_for_row(blocks: Any, locations: Any, i: Any, count: Any, size: Any) -> None:
+def _ask_ahead(blocks: Any, locations: Any, i: Any, count: Any, size: Any) -> None:
     location = load_integer(locations + min(i + _AHEAD, count - 1) * _WORD)
     if location >= 0:
-        place = _place(blocks, location, size)
-        for more in range(0, min(size, _LONGEST), _LINE):
-            ask_for(place + more)
-        ask_for(place + size - 1)
-
-
-@_compiled
-def _move(target: Any, source: Any, size: Any) -> None:
-    """Copy a row."""
-    if size == 8:
-        store_64(target, load_64(source))
-    elif size == 4:
-        store_32(target, load_32(source))
-    elif size == 2:
-        store_16(target, load_16(source))
-    elif size == 1:
-        store_8(target, load_8(source))
-    elif size == 64:
-        copy(target, source, 64)
-    else:
-        copy(target, source, size)
+        ask_for_row(row_at(blocks, location, size), size)
 
 
 @_compiled
 def gather(blocks: Any, locations: Any, count: Any, size: Any, rows: Any) -> None:
     """Copy the row at each location into ``rows``, but at -1 nothing."""
     for i in range(count):
-        _ask_for_row(blocks, locations, i, count, size)
+        _ask_ahead(blocks, locations, i, count, size)
         location = load_integer(locations + i * _WORD)
         if location >= 0:
-            _move(rows + i * size, _place(blocks, location, size), size)
+            copy_row(rows + i * size, row_at(blocks, location, size), size)
 
 
 @_compiled
 def replace(blocks: Any, locations: Any, count: Any, size: Any, rows: Any) -> None:
     """Copy each of ``rows`` to its location, but to -1 nothing."""
     for i in range(count):
-        _ask_for_row(blocks, locations, i, count, size)
+        _ask_ahead(blocks, locations, i, count, size)
         location = load_integer(locations + i * _WORD)
         if location >= 0:
-            _move(_place(blocks, location, size), rows + i * size, size)
+            copy_row(row_at(blocks, location, size), rows + i * size, size)
 
 
 @_compiled
-def add_double(blocks: Any, locations: Any, count: Any, size: Any, rows: Any) -> None:
-    """Add rows of float64."""
+def add(blocks: Any, locations: Any, count: Any, size: Any, rows: Any, zero: Any) -> None:
+    """Add each of ``rows``, of the type of ``zero``, to the row at its location."""
     for i in range(count):
-        _ask_for_row(blocks, locations, i, count, size)
+        _ask_ahead(blocks, locations, i, count, size)
         location = load_integer(locations + i * _WORD)
         if location >= 0:
-            target, source = _place(blocks, location, size), rows + i * size
-            for at in range(0, size, 8):
-                store_double(target + at, load_double(target + at) + load_double(source + at))
+            add_row(row_at(blocks, location, size), rows + i * size, size, zero)
 
 
 @_compiled
-def add_single(blocks: Any, locations: Any, count: Any, size: Any, rows: Any) -> None:
-    """Add rows of float32."""
-    for i in range(count):
-        _ask_for_row(blocks, locations, i, count, size)
-        location = load_integer(locations + i * _WORD)
-        if location >= 0:
-            target, source = _place(blocks, location, size), rows + i * size
-            for at in range(0, size, 4):
-                store_single(target + at, load_single(target + at) + load_single(source + at))
-
-
-@_compiled
-def add_integer(blocks: Any, locations: Any, count: Any, size: Any, rows: Any) -> None:
-    """Add rows of int64 or uint64."""
-    for i in range(count):
-        _ask_for_row(blocks, locations, i, count, size)
-        location = load_integer(locations + i * _WORD)
-        if location >= 0:
-            target, source = _place(blocks, location, size), rows + i * size
-            for at in range(0, size, 8):
-                total = load_integer(target + at) + load_integer(source + at)
-                store_integer(target + at, total)
+def sum_rows(which: Any, count: Any, size: Any, rows: Any, sums: Any, zero: Any) -> None:
+    """``sums[which[k]] += rows[k]``, of the type of ``zero``, one after the other."""
+    for k in range(count):
+        target = sums + load_integer(which + k * _WORD) * size
+        add_row(target, rows + k * size, size, zero)
 
 
 @_compiled
@@ -149,30 +92,7 @@ def fill(blocks: Any, first: Any, counts: Any, row: Any, buckets: Any, size: Any
         block = load_integer(blocks + bucket * _WORD)
         low = load_integer(first + bucket * _WORD)
         for slot in range(low, load_integer(counts + bucket * _WORD)):
-            _move(block + slot * size, row, size)
-
-
-_SINGLE = 4
-
-
-@_compiled
-def sum_doubles(which: Any, count: Any, columns: Any, rows: Any, sums: Any) -> None:
-    """``sums[which[k]] += rows[k]``, of float64, one after the other."""
-    for k in range(count):
-        target = sums + load_integer(which + k * _WORD) * columns * _WORD
-        source = rows + k * columns * _WORD
-        for at in range(0, columns * _WORD, _WORD):
-            store_double(target + at, load_double(target + at) + load_double(source + at))
-
-
-@_compiled
-def sum_singles(which: Any, count: Any, columns: Any, rows: Any, sums: Any) -> None:
-    """The same of float32."""
-    for k in range(count):
-        target = sums + load_integer(which + k * _WORD) * columns * _SINGLE
-        source = rows + k * columns * _SINGLE
-        for at in range(0, columns * _SINGLE, _SINGLE):
-            store_single(target + at, load_single(target + at) + load_single(source + at))
+            copy_row(block + slot * size, row, size)
 
 
 _M0, _M1 = (np.uint64(one) for one in philox.MULTIPLIERS)

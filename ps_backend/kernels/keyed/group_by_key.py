@@ -18,7 +18,7 @@ COMPILED_FROM = 1 << 12
 """Keys from which on compiled loops are used: for fewer a client need not wait for numba."""
 _SIGN = np.uint64(1 << 63)
 _UFUNCS = {"add": np.add, "min": np.minimum, "max": np.maximum}
-_ADDERS = {np.dtype(np.float64): "sum_doubles", np.dtype(np.float32): "sum_singles"}
+_IN_ORDER = ("float64", "float32")
 """Sums that depend on the order: they are computed in that of the rows, by compiled loops."""
 
 
@@ -60,15 +60,13 @@ def combined(inverse: Integers, count: int, values: Array, op: str) -> Array:
         which[inverse] = places  # of several the last one is assigned last
         return np.asarray(values[which])
     which[inverse[::-1]] = places[::-1]
-    adder = _ADDERS.get(values.dtype)
-    if op == "add" and adder is not None and len(inverse) >= COMPILED_FROM:
-        from ps_backend.kernels.keyed import compiled_rows
+    if op == "add" and values.dtype.name in _IN_ORDER and len(inverse) >= COMPILED_FROM:
+        from ps_backend.kernels.keyed.compiled_rows import sum_rows
 
         values = np.ascontiguousarray(values)
         out = np.full((count, *values.shape[1:]), -0.0, values.dtype)  # -0.0 + x is x
-        columns = values[:1].size
-        where = address_of(inverse), len(inverse), columns, address_of(values), address_of(out)
-        getattr(compiled_rows, adder)(*where)
+        where = address_of(inverse), len(inverse), values[:1].nbytes
+        sum_rows(*where, address_of(values), address_of(out), values.dtype.type(0))
         return out
     out = values[which]
     others = np.ones(len(inverse), np.bool_)

@@ -21,6 +21,8 @@ Integers = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 16
 """Rows whose initial values are made at a time: as float64, before they are rounded."""
 
+_ADDED = frozenset(("float64", "float32", "int64", "uint64"))
+"""Dtypes that a compiled loop adds."""
 _JOINS = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _SPARE = 8
 """A block that grows has room for one slot in so many more than it needs."""
@@ -136,9 +138,8 @@ class RowStore:
         if not self._size or not len(locations):
             return
         values = np.ascontiguousarray(values, self.dtype)
-        kernel = "replace" if op == "replace" else self._adder() if op == "add" else None
-        if kernel is not None:
-            self._run(kernel, locations, values)
+        if op == "replace" or (op == "add" and self.dtype.name in _ADDED):
+            self._run(op, locations, values)
             return
         there = np.empty_like(values)
         self._run("gather", locations, there)
@@ -182,18 +183,12 @@ class RowStore:
             rows[...] = values[low : low + len(rows)]
             low += len(rows)
 
-    def _run(self, kernel: str, locations: Integers, rows: Array) -> None:
+    def _run(self, op: str, locations: Integers, rows: Array) -> None:
         from ps_backend.kernels.keyed import compiled_rows
 
         where = address_of(self._addresses), address_of(locations), len(locations)
-        getattr(compiled_rows, kernel)(*where, self._size, address_of(rows))
-
-    def _adder(self) -> str | None:
-        if self.dtype == np.float64:
-            return "add_double"
-        if self.dtype == np.float32:
-            return "add_single"
-        return "add_integer" if self.dtype.kind in "iu" and self.dtype.itemsize == 8 else None
+        numbers = (self.dtype.type(0),) if op == "add" else ()
+        getattr(compiled_rows, op)(*where, self._size, address_of(rows), *numbers)
 
     def _fill(self, first: Integers, counts: Integers, row: Array) -> None:
         from ps_backend.kernels.keyed import compiled_rows

@@ -16,7 +16,7 @@ from ps_backend.kernels import Kernel
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
 from ps_backend.program.collectives import CollectiveCall
 from ps_backend.program.partials import partial_bytes
-from ps_backend.program.rules import verify_call, verify_sources
+from ps_backend.program.rules import verify_calls
 from ps_backend.program.sweep import SweepCall
 from ps_backend.server.bounds import program_within_bounds, verify_array
 from ps_backend.server.collectives.run import ReadyPhase, parts_made, prepare
@@ -127,7 +127,7 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     collectives = [
         [decode_collective(m) for m in some] for some in (request.run.before, request.run.after)
     ]
-    donors = _verify(calls)
+    donors = verify_calls(calls)
     if any(collectives):
         if donors:
             raise InvalidProgram("a program with collectives gives no memory away")
@@ -235,35 +235,6 @@ def _run(
     if neighbours is not None:
         reply.peer_messages, reply.peer_bytes = neighbours.messages, neighbours.bytes
     return Response(reply)
-
-
-def _verify(calls: Sequence[SweepCall]) -> list[int]:
-    """Raise ``InvalidProgram`` for calls that do not fit together; returns their donors."""
-    donors: list[int] = []
-    given: set[int] = set()
-    written: set[int] = set()
-    views = False
-    for call in calls:
-        views = views or bool(call.views)
-        if call.donors or call.views or call.sweep.takes_rows:
-            verify_call(call)  # else what it says is found out anyway
-        for number in call.inputs:
-            if number in given:
-                raise InvalidProgram(f"buffer {number} is read after its memory was given away")
-        for number in call.outputs:
-            if number in written:
-                raise InvalidProgram(f"buffer {number} is written twice by the program")
-            written.add(number)
-        for number in call.donors:
-            if number in given:
-                raise InvalidProgram(f"buffer {number} gives its memory away twice")
-            if number in written:
-                raise InvalidProgram(f"buffer {number} is made and given away by one program")
-            given.add(number)
-            donors.append(number)
-    if views:
-        verify_sources(calls)
-    return donors
 
 
 def _verify_workspaces(calls: Sequence[SweepCall], collectives: Sequence[CollectiveCall]) -> None:

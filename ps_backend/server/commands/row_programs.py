@@ -17,7 +17,7 @@ from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.keyed.row_run import Prepared, RowRun, StagedRows, located
 from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
-from ps_backend.server.state.keyed.user_function import UserFunctionRun, call_plugin
+from ps_backend.server.state.keyed.user_function import UserFunctionRun
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.barriers import Winner
@@ -42,8 +42,7 @@ def prepared(
     if program.own is None:
         return space, RowRun.prepare(program, arrays, scalars)
     plugin = session.host.plugins.plugin(program.own.plugin, body.own.signature)
-    compute = call_plugin(plugin, program)
-    return space, UserFunctionRun.prepare(program, arrays, scalars, compute, session.store.memory)
+    return space, UserFunctionRun.prepare(program, arrays, scalars, plugin, session.store.memory)
 
 
 def received(

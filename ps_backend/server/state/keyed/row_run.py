@@ -22,7 +22,6 @@ from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.kernels.keyed.row_tiering import HotRows
 from ps_backend.kernels.threads import in_parts
 from ps_backend.program.row_program import RowProgram
-from ps_backend.program.rules import verify_sweep
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Scalar
 from ps_backend.server.state.keyed.space import (
@@ -68,7 +67,10 @@ class RowRun:
     def prepare(
         cls, program: RowProgram, arrays: Sequence[KeyedRows], scalars: Sequence[Scalar]
     ) -> RowRun:
-        """Verified, and compiled. Raises ``InvalidProgram`` where types do not fit the arrays."""
+        """Compiled, of a sweep that the session has verified as it came.
+
+        Raises ``InvalidProgram`` where parts of the program, or types and arrays, do not fit.
+        """
         is_small = program.sweep.size <= _REMEMBERED_SIZE
         kernel, computed, hot = (_remembered if is_small else _compiled)(program)
         verify_arrays(program, arrays)
@@ -195,10 +197,9 @@ class RowRun:
 
 
 def _compiled(program: RowProgram) -> tuple[Kernel | None, Sequence[int], HotRows]:
-    """The kernel of a program, which is verified, the outputs that it makes, and its heat."""
+    """The kernel of a program, the outputs that it makes, and its heat. Its sweep is verified."""
     program.verify()
     sweep = program.sweep
-    verify_sweep(sweep)
     computed = [k for k, v in enumerate(sweep.outputs) if v >= len(sweep.inputs)]
     if not computed:
         return None, computed, HotRows(program)

@@ -6,7 +6,7 @@ function that fails has changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,6 @@ from ps_backend.server.state.memory import Memory
 
 Array = npt.NDArray[Any]
 
-Compute = Callable[[Sequence[Array], Sequence[Scalar], int], Sequence[Array]]
-"""Gets the inputs of a program, its scalars, and how many keys there are; makes its results."""
-
 
 @dataclass(slots=True)
 class UserFunctionRun:
@@ -35,7 +32,7 @@ class UserFunctionRun:
     program: RowProgram
     arrays: Sequence[KeyedRows]
     scalars: Sequence[Scalar]
-    compute: Compute
+    plugin: RowPlugin
     memory: Memory
 
     @classmethod
@@ -44,13 +41,13 @@ class UserFunctionRun:
         program: RowProgram,
         arrays: Sequence[KeyedRows],
         scalars: Sequence[Scalar],
-        compute: Compute,
+        plugin: RowPlugin,
         memory: Memory,
     ) -> UserFunctionRun:
         """Verified. Raises ``InvalidProgram`` where types do not fit the arrays."""
         program.verify()
         verify_arrays(program, arrays)
-        return cls(program, arrays, scalars, compute, memory)
+        return cls(program, arrays, scalars, plugin, memory)
 
     def run(
         self, space: KeyedSpace, keys: KeyList, given: Sequence[Array], out: Sequence[Array]
@@ -73,7 +70,7 @@ class UserFunctionRun:
             inputs += given
             if program.with_keys:
                 inputs.append(_read_only(keys.keys))
-            results = self.compute(inputs, self.scalars, count)
+            results = self._call(inputs, count)
             if program.changes:
                 space.insert(keys.keys, locations)
                 keys.version = space.version
@@ -84,15 +81,12 @@ class UserFunctionRun:
             np.copyto(target, results[output])
         del kept
 
-
-def call_plugin(plugin: RowPlugin, program: RowProgram) -> Compute:
-    """What calls a plug-in, and refuses what is not of the shapes and dtypes that it declares."""
-    signature = plugin.signature
-    names = [name for kind in (ROWS, EACH, KEYS) for name in signature.names(kind)]
-    numbers = signature.names(NUMBER)
-
-    def compute(inputs: Sequence[Array], scalars: Sequence[Scalar], count: int) -> Sequence[Array]:
-        arguments = dict(zip(names, inputs, strict=True)) | dict(zip(numbers, scalars, strict=True))
+    def _call(self, inputs: Sequence[Array], count: int) -> Sequence[Array]:
+        """What the plug-in makes; refused unless of the shapes and dtypes that it declares."""
+        plugin, signature = self.plugin, self.plugin.signature
+        names = [name for kind in (ROWS, EACH, KEYS) for name in signature.names(kind)]
+        arguments: dict[str, Any] = dict(zip(names, inputs, strict=True))
+        arguments |= dict(zip(signature.names(NUMBER), self.scalars, strict=True))
         try:
             made = plugin.function(**{one.name: arguments[one.name] for one in signature.arguments})
         except Exception as error:
@@ -106,22 +100,15 @@ def call_plugin(plugin: RowPlugin, program: RowProgram) -> Compute:
                 f"the plug-in {plugin.name} is to return a dict with "
                 f"{', '.join(signature.results)}, and returned {got}"
             )
-        found = []
-        for name, type_ in zip(signature.results, program.results, strict=True):
-            value, shape = made[name], (count, *type_.row)
-            if not (
-                isinstance(value, np.ndarray)
-                and value.shape == shape
-                and value.dtype == np.dtype(type_.dtype)
-            ):
+        for name, kind in zip(signature.results, self.program.results, strict=True):
+            value, shape = made[name], (count, *kind.row)
+            is_array = isinstance(value, np.ndarray)
+            if not is_array or (value.shape, value.dtype) != (shape, np.dtype(kind.dtype)):
                 raise FunctionFailed(
-                    f"the plug-in {plugin.name} is to return {name} as {type_.dtype} of shape "
+                    f"the plug-in {plugin.name} is to return {name} as {kind.dtype} of shape "
                     f"{shape}, and returned {_described(value)}; nothing was changed on this server"
                 )
-            found.append(np.ascontiguousarray(value))
-        return found
-
-    return compute
+        return [np.ascontiguousarray(made[name]) for name in signature.results]
 
 
 def _described(value: object) -> str:
