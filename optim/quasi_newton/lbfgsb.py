@@ -1,4 +1,14 @@
-"""Bounds of a vector: as users give them, and which coordinates they hold."""
+"""L-BFGS within bounds, by projected steps.
+
+D. P. Bertsekas, Projected Newton methods for optimization problems with simple constraints, SIAM J.
+Control Optim. 20 (1982) 221-246: the held coordinates and the projected path; M. Schmidt, D. Kim,
+S. Sra, Projected Newton-type methods in machine learning, in: Optimization for Machine Learning
+(2011), section 11.4: limited-memory pairs on the free coordinates.
+
+R. H. Byrd et al. (SIAM J. Sci. Comput. 16 (1995) 1190-1208), the usual L-BFGS-B, walk along the
+sorted breakpoints of a path. That takes a message for each on distributed vectors; here every
+operation is on whole vectors.
+"""
 
 from __future__ import annotations
 
