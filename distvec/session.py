@@ -108,7 +108,7 @@ class Session(SessionBase):
         if not isinstance(values, DistArray):
             return DistArray(self, put(self, values, dtype))
         check_session(self, values, "array")
-        rows: DistArray = values.made() if values.is_split_by_columns else values
+        rows: DistArray = values.materialized() if values.is_split_by_columns else values
         copy = on_servers(rows)
         return copy.astype(values.dtype if dtype is None else dtype)
 
@@ -158,7 +158,7 @@ class Session(SessionBase):
         result: DistArray = scatter_now(x, ASSIGN, indices, values)
         return result
 
-    def window(self, values: DistArray) -> ReadonlySlice:
+    def readonly_slice(self, values: DistArray) -> ReadonlySlice:
         """As ``Home.window``."""
         with self.holders.lock:
             return ReadonlySlice(self, values.node)

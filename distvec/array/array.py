@@ -239,7 +239,7 @@ class ReadonlySlice(DistArray):
     """
 
     __slots__ = ()
-    is_window = True
+    is_readonly_slice = True
 
     def like(self, node: Node) -> Any:
         """Another array of this session: ``node``."""

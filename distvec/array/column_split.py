@@ -93,19 +93,19 @@ class Transposed(DistArray):
         return self.table.size
 
     @property
-    def is_window(self) -> bool:  # type: ignore[override]
+    def is_readonly_slice(self) -> bool:  # type: ignore[override]
         """Whether a slice gave it."""
-        return self.table.is_window
+        return self.table.is_readonly_slice
 
     @property
     def node(self) -> Node:  # type: ignore[override]
         """The same elements split by rows; lazy. They go from server to server."""
-        return self.made().node  # type: ignore[no-any-return]
+        return self.materialized().node  # type: ignore[no-any-return]
 
     @property
-    def turn(self) -> Any:
+    def write_lock(self) -> Any:
         """That of the table."""
-        return self.table.turn
+        return self.table.write_lock
 
     def __len__(self) -> int:
         return self.table.shape[1]
@@ -114,7 +114,7 @@ class Transposed(DistArray):
         """Another array of this session: ``node``."""
         return DistArray(self.session, node)
 
-    def made(self) -> Any:
+    def materialized(self) -> Any:
         """The array split by rows."""
         return redistribute(self.table)
 
@@ -131,7 +131,7 @@ class Transposed(DistArray):
         """The array in another dtype; lazy. ``TypeError`` where ``casting`` forbids it."""
         return Transposed(self.table.astype(dtype, order, casting))
 
-    def become(self, node: Node) -> Self:
+    def rebind(self, node: Node) -> Self:
         """Let it have the elements of ``node``, which is split by rows."""
         return self.assign(self.like(node))
 
@@ -217,7 +217,7 @@ class Transposed(DistArray):
 
     # --- operations ---------------------------------------------------------------------------
 
-    def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
+    def apply_op(self, name: str, operands: tuple[Any, ...]) -> Any:
         """The op ``name`` on ``operands``: that of the table, beside the others' transposes."""
         return transpose(elementwise(self.table, name, *map(beside_table, operands)))
 

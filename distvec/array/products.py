@@ -84,7 +84,7 @@ def matmul_in_place(x: Any, y: Any) -> Any:
             "inplace matrix multiplication requires the first operand to have at least one and the "
             "second at least two dimensions; write x = x @ y"
         )
-    with x.turn:
+    with x.write_lock:
         result = x @ y
         if result.shape != x.shape:
             raise ValueError(
@@ -147,7 +147,7 @@ def as_array(like: Arithmetic, operand: Any, name: str) -> Any:
 
 def _product(x: A, y: A, name: str) -> A:
     """The product of arrays of rank 1 or 2."""
-    x, y = x.beside(y)
+    x, y = x.aligned_operands(y)
     if x.shape[-1] != y.shape[0]:
         raise ValueError(f"{name}: shapes {x.shape} and {y.shape} not aligned")
     if x.ndim == y.ndim == 1 and not (x.node.on_client and y.node.on_client):
@@ -241,7 +241,7 @@ def vector_norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = Fal
     result = x.dtype if x.dtype.kind == "f" else _FLOAT
     adds_up = ord is None or (isinstance(ord, int | float) and ord >= 0)
     # Of selected rows those that are not would be there, if each has a result of its own.
-    whole = x.filled(0) if adds_up and over != 1 else x
+    whole = x.fill_unselected(0) if adds_up and over != 1 else x
     return kept(x, _norm(whole, ord, over, result), over, keepdims)
 
 

@@ -222,7 +222,7 @@ class Random:
     def shuffle(self, x: Any, axis: int = 0, *, seed: int | None = None) -> None:
         """Let ``x`` have its elements (rows; columns) in random order, as of ``permutation``."""
         check_not_slice(x)
-        with x.turn:
+        with x.write_lock:
             x.assign(self.permutation(x, axis, seed=seed), "shuffle")
 
     def permuted(

@@ -82,7 +82,7 @@ def along(x: A, op: str, axis: int | None, dtype: np.dtype[Any]) -> A:
     Of a table, axis 1 makes a vector on the servers; axis 0 makes a row, which the client keeps.
     """
     if x.selects:
-        return cast(A, x.reduced(op, None if x.ndim == 1 else axis, dtype))
+        return cast(A, x.reduce(op, None if x.ndim == 1 else axis, dtype))
     return express(x, _along, x, op, axis, dtype)
 
 
@@ -224,7 +224,7 @@ def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -
     if not is_everywhere(where):
         return sum(where_mask(x, where, "where"), axis, keepdims=keepdims)
     axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return math.prod([x.extent(one) for one in axes if x.ndim])
+    return math.prod([x.axis_length(one) for one in axes if x.ndim])
 
 
 def has_none(x: Arithmetic) -> bool:

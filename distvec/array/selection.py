@@ -30,7 +30,7 @@ class NodeRef:
     def __init__(self, node: Node) -> None:
         self.node = node
 
-    def become(self, node: Node) -> None:
+    def rebind(self, node: Node) -> None:
         """Stand for another node."""
         self.node = node
 
@@ -48,7 +48,7 @@ class Selection(DistArray):
     def __init__(self, session: SessionBase, values: Node, mask: Node) -> None:
         """Only under the lock of the session's holders."""
         self.session = session
-        self._turn = None
+        self._write_lock = None
         self._count: Node | None = None
         self._node: Node | None = None
         self._select(values, mask)
@@ -133,7 +133,7 @@ class Selection(DistArray):
         """How many they are; as ``len``."""
         return math.prod(self.shape)
 
-    def extent(self, axis: int) -> Any:
+    def axis_length(self, axis: int) -> Any:
         """Length of an axis, lazy where that is the number of elements."""
         return (self.count, *self._row)[axis]
 
@@ -151,7 +151,7 @@ class Selection(DistArray):
 
     def explain(self, format: str = "text") -> str:
         """What would be counted and computed, were the elements put together now."""
-        return self.filled(0).explain(format) if self.selects else super().explain(format)
+        return self.fill_unselected(0).explain(format) if self.selects else super().explain(format)
 
     # --- elements of it, lazily ---------------------------------------------------------------
 
@@ -169,17 +169,17 @@ class Selection(DistArray):
         check_order(order)
         return self.of(self.values) if self.selects else self.like(self.node)
 
-    def made(self) -> Any:
+    def materialized(self) -> Any:
         """The elements as an array on the servers; not under the lock of the holders."""
         return self.like(self.node)
 
     def numpy(self) -> npt.NDArray[Any]:
         """The elements, pulled to the client."""
-        return conversion.numpy(self.made())
+        return conversion.numpy(self.materialized())
 
     def pull(self, indices: Any = None) -> npt.NDArray[Any]:
         """Some of them, as of any array."""
-        return pull_push.pull(self.made(), indices)
+        return pull_push.pull(self.materialized(), indices)
 
     def astype(
         self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
@@ -187,10 +187,10 @@ class Selection(DistArray):
     ) -> Self:  # fmt: skip
         """The elements in another dtype; lazy."""
         if not self.selects:
-            return self.made().astype(dtype, order, casting, subok, copy)  # type: ignore[no-any-return]
+            return self.materialized().astype(dtype, order, casting, subok, copy)  # type: ignore[no-any-return]
         return self.of(self.values.astype(dtype, order, casting, subok, copy))
 
-    def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
+    def apply_op(self, name: str, operands: tuple[Any, ...]) -> Any:
         """The op ``name`` on ``operands``: what is selected by one mask stays so.
 
         Beside selected rows of a table also what is the same for each of them.
@@ -219,7 +219,7 @@ class Selection(DistArray):
 
     # --- reductions ---------------------------------------------------------------------------
 
-    def filled(self, value: Any) -> DistArray:
+    def fill_unselected(self, value: Any) -> DistArray:
         """An array as long as the mask, with ``value`` where it is false."""
         constant = full(self, (), value, self.dtype)
         return elementwise(self.values, "where", self._condition, self.values, constant)
@@ -230,13 +230,13 @@ class Selection(DistArray):
         mask = self.mask
         return reshape(mask, (len(mask), 1)) if self._row else mask
 
-    def beside(self, other: Any) -> tuple[Any, Any]:
+    def aligned_operands(self, other: Any) -> tuple[Any, Any]:
         """Both as vectors of one length whose inner product is that of the elements."""
         if not self.shares_mask(other) or self._row:
             return self, other
-        return self.filled(0), other.filled(0)
+        return self.fill_unselected(0), other.fill_unselected(0)
 
-    def reduced(self, op: str, axis: int | None, dtype: np.dtype[Any]) -> Any:
+    def reduce(self, op: str, axis: int | None, dtype: np.dtype[Any]) -> Any:
         """The reduction ``op`` over all elements, or along axis 0, in ``dtype``.
 
         Computed to a ``ValueError``, as NumPy's, if nothing is selected and ``op`` of nothing has
@@ -248,8 +248,8 @@ class Selection(DistArray):
         if reducer.locates and self._row:
             return reduce(self.like(self.node), axis=axis)
         if reducer.identity is not None:
-            return reduce(self.filled(reducer.identity), axis=axis).astype(dtype)
-        filled = self.filled(_neutral(self.dtype, reducer.numpy))
+            return reduce(self.fill_unselected(reducer.identity), axis=axis).astype(dtype)
+        filled = self.fill_unselected(_neutral(self.dtype, reducer.numpy))
         result = reduce(filled, axis=axis).astype(dtype)
         if reducer.locates:  # the first of equals, so no place that was filled comes before it
             places = array_type(self._mask.node.type.space, np.int64)

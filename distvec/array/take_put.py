@@ -153,7 +153,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 def _set_where(x: Any, mask: Any, values: Any) -> None:
     check_not_slice(x)
-    with x.turn:
+    with x.write_lock:
         new = values.astype(x.dtype)
         x.assign(elementwise(x, "where", _truth(mask), new, x))
 
@@ -192,7 +192,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """``x.flat[ind] = v``, with ``v`` repeated as often as it takes: ``numpy.put``."""
     array_among("put", (x,))
     if x.ndim != 1:
-        with x.turn:
+        with x.write_lock:
             elements = reshape(x, (x.size,))
             put(elements, ind, v, mode)
             x.assign(reshape(elements, x.shape), "put")
@@ -274,7 +274,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
     """``numpy.put_along_axis``: the handle stands for another array; lazy."""
     check_not_slice(array_among("put_along_axis", (arr,)))
-    with arr.turn:
+    with arr.write_lock:
         whole, places, over = _aligned(arr, indices, axis)
         given = arr.session.namespace.asarray(values).astype(arr.dtype)
         given = given if given.shape == places.shape else broadcast_to(given, places.shape)

@@ -148,7 +148,7 @@ def _checked(array: Any) -> Any:
             f"grad differentiates by arrays of floats, not of {array.dtype}; "
             f"convert it: x.astype('float64')"
         )
-    return as_stored(array).made().copy()
+    return as_stored(array).materialized().copy()
 
 
 def _dressed(array: Any, like: Any) -> Any:

@@ -139,7 +139,7 @@ def items_of(
     for name, one in handles.items():
         check_session(session, one, f"save({name}=...)")  # type: ignore[arg-type]
         rows: Any = as_stored(one) if by_columns else one
-        held[name] = rows.made().copy()
+        held[name] = rows.materialized().copy()
     nodes = {} if session is None else dict(zip(held, session.compute(*held.values()), strict=True))
     made = []
     for name, given in arrays.items():

@@ -238,7 +238,7 @@ class Trace(SessionBase):
         """``NotTraceable``: keys are not known by places."""
         refuse("indices name other keys by their places", _MOVED)
 
-    def window(self, values: Any) -> Any:
+    def readonly_slice(self, values: Any) -> Any:
         """A slice, which is like any other array here."""
         return values
 

@@ -75,7 +75,7 @@ class Holder(Protocol):
 
     node: Node
 
-    def become(self, node: Node) -> object:
+    def rebind(self, node: Node) -> object:
         """Stand for another node."""
 
 
@@ -209,7 +209,7 @@ class LiveValues:
                 is_alone = not may_be_read and array.node.value.id not in self.held(but=array)
                 flight.remember(leaf, self._graph.snapshot(leaf)._replace(value=array.node.value))
                 self._changes[leaf] = flight
-                array.become(leaf)
+                array.rebind(leaf)
             try:
                 yield is_alone
             except KeyboardInterrupt:  # broken off: the next evaluation asks how it ended

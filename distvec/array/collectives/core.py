@@ -35,7 +35,7 @@ def collective(
     each phase; one for all of them where a single server has the arrays, since they are short.
     """
     like = arrays[0]
-    made = [array.made() for array in arrays]  # what a mask selects is put together first
+    made = [array.materialized() for array in arrays]  # what a mask selects is put together first
     count = like.session.client.servers
     given = [array.node.type for array in made]
     holders = {
@@ -230,7 +230,7 @@ def session_of(first: Any, second: Any, name: str) -> Any:
 
 def as_vector(session: SessionBase, x: Any) -> Any:
     """All elements of ``x``, on the servers, one after the other."""
-    found = x.made() if isinstance(x, Arithmetic) else session.array(x)
+    found = x.materialized() if isinstance(x, Arithmetic) else session.array(x)
     if found.ndim != 1:
         found = reshape(found, (found.size,))
     return session.array(found) if found.node.on_client else found

@@ -176,7 +176,7 @@ NAMES = ("median", "nanmedian", "quantile", "percentile", "nanquantile", "nanper
 
 
 def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
-    x = as_array(name, x).made()
+    x = as_array(name, x).materialized()
     axis = as_axes(axis)
     over: Any = axis_of(x, name, axis)
     keeps = is_given(keepdims) and bool(keepdims)
@@ -205,7 +205,7 @@ def _mean_of_two(a: Any, b: Any, equal: Any) -> Any:
 def _quantiles(
     name: str, x: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
 ) -> Any:
-    x = as_array(name, x).made()
+    x = as_array(name, x).materialized()
     check_method(method)
     casting = "unsafe" if name.startswith("nan") else "same_kind"  # into out=, as NumPy's
     fractions, axis = _checked(q, name), as_axes(axis)

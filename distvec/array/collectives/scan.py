@@ -156,7 +156,7 @@ def _running(x: A, scan: Scan, axis: Any, dtype: Any) -> A:
     """Running results of ``x``, of rank 1 or 2, in ``dtype`` or the one that NumPy's have."""
     over = normalize_axis_index(operator.index(axis), x.ndim)
     kind = dtype_of(scan, x.dtype, dtype)
-    source = _cast_to(scan, x.made(), kind)
+    source = _cast_to(scan, x.materialized(), kind)
     type = source.node.type
     if source.node.on_client:
         params = scan.name, over, kind.name
@@ -255,7 +255,7 @@ def reduceat(
         return stored(out, reduceat(ufunc, array, indices, axis, kind), scan.name)
     if array.ndim == 0:
         raise TypeError("cannot reduceat on a scalar")
-    array = array.made()
+    array = array.materialized()
     over = normalize_axis_index(operator.index(axis), array.ndim)
     starts = _checked(ufunc, indices, array.shape[over])
     kind = dtype_of(scan, array.dtype, dtype)
@@ -324,7 +324,7 @@ def linear_recurrence(a: Any, b: Any, initial: Any = 0.0) -> Any:
     for one in given:
         if isinstance(one, Arithmetic):
             check_session(like.session, one, "linear_recurrence")
-    made = [one.made() if isinstance(one, Arithmetic) else one for one in given]
+    made = [one.materialized() if isinstance(one, Arithmetic) else one for one in given]
     dtype = _dtype_of(made)
     _check(*map(np.shape, made))
     like = max((one for one in made if isinstance(one, Arithmetic)), key=lambda one: one.ndim)

@@ -42,9 +42,9 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     values = v if isinstance(v, Arithmetic) else np.asarray(v)
     table = a if isinstance(a, Arithmetic) else np.asarray(a)
     kind = check_dtype(np.result_type(table.dtype, values.dtype))
-    found = values.made() if isinstance(values, Arithmetic) else session.array(values)
+    found = values.materialized() if isinstance(values, Arithmetic) else session.array(values)
     if isinstance(table, Arithmetic) and not table.node.on_client:
-        return _found_on_servers(table.made().astype(kind), found.astype(kind), side)
+        return _found_on_servers(table.materialized().astype(kind), found.astype(kind), side)
     return ranks(found.astype(kind), small(table).astype(kind), side)
 
 
@@ -151,7 +151,7 @@ def interp(
     search, and takes them from where they are: by four gathers. Source: ``numpy.interp``.
     """
     session = session_of(x, xp if isinstance(xp, Arithmetic) else fp, "interp")
-    values = x.made() if isinstance(x, Arithmetic) else session.array(x)
+    values = x.materialized() if isinstance(x, Arithmetic) else session.array(x)
     if np.ndim(xp) != 1 or np.ndim(fp) != 1:
         raise ValueError("Data points must be 1-D sequences")
     if np.size(xp) != np.size(fp):

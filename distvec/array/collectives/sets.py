@@ -62,7 +62,7 @@ def unique(
     one that counts them where their number is needed, one that puts them together. Indices take a
     sort of pairs; the inverse besides a scan and a scatter.
     """
-    x = as_array("unique", ar).made()
+    x = as_array("unique", ar).materialized()
     takes_order = return_index or return_inverse
     if axis is not None and normalize_axis_index(axis, x.ndim) + x.ndim > 1:
         if axis % x.ndim:
@@ -111,7 +111,7 @@ def _inverse(order: Any, starts: Any) -> Any:
 
 def _counts(starts: Any) -> Any:
     """How far it is from each start to the next one."""
-    places = get_item(starts.session.arange(len(starts)), starts).made()
+    places = get_item(starts.session.arange(len(starts)), starts).materialized()
     after = concatenate([get_item(places, slice(1, None)), np.array([len(starts)])])
     return after - places
 
@@ -151,7 +151,7 @@ def isin(
     place among them, and is compared with what is there: a sort, a search and a gather.
     """
     session = session_of(element, test_elements, "isin")
-    x = element.made() if isinstance(element, Arithmetic) else session.array(element)
+    x = element.materialized() if isinstance(element, Arithmetic) else session.array(element)
     tested = test_elements
     if not isinstance(tested, Arithmetic):
         tested = np.asarray(list(tested) if isinstance(tested, set) else tested)
@@ -252,7 +252,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     first, second = _once(first), _once(second)
     alone = (get_item(one, isin(one, other, invert=True)) for one, other in
              ((first, second), (second, first)))  # fmt: skip
-    return np.sort(np.concatenate([one.made() for one in alone]))
+    return np.sort(np.concatenate([one.materialized() for one in alone]))
 
 
 def _vector(x: Any, other: Any) -> Any:

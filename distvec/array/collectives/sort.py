@@ -55,7 +55,7 @@ def sort_in_place(
     _check_kind(kind, order, stable)
     if axis is None:
         raise TypeError("'NoneType' object cannot be interpreted as an integer")
-    with x.turn:
+    with x.write_lock:
         x.assign(sort(x, axis=axis), "sort")
 
 
@@ -109,7 +109,7 @@ def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[A
         return _top_k_of_numpy(np.asarray(x), k, axis, largest)
     axis = _axis(x, axis)
     count = _checked_count(k, x.shape[axis])
-    x = x.made()
+    x = x.materialized()
     if not _moves(x, axis):
         first = (slice(None),) * axis + (slice(count),)
         found = (_ordered(x, number, axis, largest) for number in (VALUES, ORDER))
@@ -144,7 +144,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
 
 
 def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
-    x = array_among(_NAMES[number], (x,)).made()
+    x = array_among(_NAMES[number], (x,)).materialized()
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     over = _axis(x, axis)

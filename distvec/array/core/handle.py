@@ -1,4 +1,4 @@
-"""What every array is: a handle on a node of its session's graph; threads change it in turn."""
+"""What every array is: a handle on a node of its session's graph; threads change it one by one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SessionBase(Evaluator):
         """``x`` with ``values`` at ``indices``, an array on the servers; lazy but for errors."""
         raise NotImplementedError
 
-    def window(self, values: Any) -> Any:
+    def readonly_slice(self, values: Any) -> Any:
         """The array ``values`` as what a slice gave."""
         raise NotImplementedError
 
@@ -78,11 +78,11 @@ class Handle:
     Operations make other handles. To change an array is to let its handle stand for another node.
     """
 
-    __slots__ = ("__weakref__", "_turn", "node", "session")
+    __slots__ = ("__weakref__", "_write_lock", "node", "session")
 
     selects: ClassVar[bool] = False
     """Whether this is some of the elements of another array: see ``selection``."""
-    is_window: ClassVar[bool] = False
+    is_readonly_slice: ClassVar[bool] = False
     """Whether a slice gave it, into which nothing is assigned: see ``window``."""
     is_split_by_columns: ClassVar[bool] = False
     """Whether servers have its columns, and so its transpose: see ``column_split``."""
@@ -94,7 +94,7 @@ class Handle:
         self.node = node
         """The expression this array stands for. Who reads it to make another array of it does so
         under the lock of ``session.holders``."""
-        self._turn: threading.RLock | None = None
+        self._write_lock: threading.RLock | None = None
         session.track(self)
 
     def like(self, node: Node) -> Self:
@@ -165,17 +165,17 @@ class Handle:
     # --- changes ------------------------------------------------------------------------------
 
     @property
-    def turn(self) -> hold_lock | threading.RLock:
+    def write_lock(self) -> hold_lock | threading.RLock:
         """Held by the thread that changes the array, from reading the old value to the new one.
 
         Handlers of signals wait for it, too.
         """
-        if self._turn is None:  # most arrays are never changed
+        if self._write_lock is None:  # most arrays are never changed
             with self.session.turns:
-                self._turn = self._turn or threading.RLock()
-        return hold_lock_if_handled(self._turn)
+                self._write_lock = self._write_lock or threading.RLock()
+        return hold_lock_if_handled(self._write_lock)
 
-    def become(self, node: Node) -> Self:
+    def rebind(self, node: Node) -> Self:
         """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""
         self.node = node
         self.session.track(self)
@@ -198,9 +198,9 @@ class Handle:
             )
         graph = self.session.graph
         _ = value.node  # that of a selection takes evaluations, which must not be under the lock
-        with self.turn, self.session.holders.lock:
+        with self.write_lock, self.session.holders.lock:
             node = build.broadcast_to(graph, value.node, self.node.type)
-            return self.become(build.cast(graph, node, self.dtype))
+            return self.rebind(build.cast(graph, node, self.dtype))
 
 
 def check_order(order: Any) -> None:
@@ -247,7 +247,7 @@ def check_session(session: Evaluator, operand: HasSession, name: str) -> None:
 
 def check_not_slice(x: Handle) -> None:
     """``ValueError``, as NumPy's for arrays that are not to be written, if a slice gave ``x``."""
-    if x.is_window:
+    if x.is_readonly_slice:
         raise ValueError(
             "assignment destination is read-only: it is a slice, and what is assigned into it does "
             "not reach the array that it is of; assign to that, as in x[1:3] = values, or take a "
@@ -257,8 +257,8 @@ def check_not_slice(x: Handle) -> None:
 
 @contextmanager
 def lock_in_order(arrays: Iterable[Handle]) -> Iterator[None]:
-    """The turns of several arrays, always taken in the same order."""
+    """The write locks of several arrays, always taken in the same order."""
     with ExitStack() as held:
         for array in sorted(arrays, key=id):
-            held.enter_context(array.turn)
+            held.enter_context(array.write_lock)
         yield

@@ -43,7 +43,7 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
         return like.like(filled(session.graph, like.shape, name == "not_equal", np.bool_))
     for operand in operands:
         if isinstance(operand, Arithmetic) and operand._defers:
-            result: H = operand.beside_others(name, operands)
+            result: H = operand.apply_op(name, operands)
             return result
     if name == "pow":
         _check_exponents(*operands)
@@ -154,7 +154,7 @@ def _in_place(name: str) -> Callable[[H, Any], H]:
     def operator(self: H, other: Any) -> H:
         if isinstance(other, Arithmetic) and other.is_split_by_columns:
             other = self.session.array(other)
-        with self.turn:
+        with self.write_lock:
             return _updated(self, elementwise(self, name, self, other), name)
 
     return operator
@@ -209,29 +209,29 @@ class Arithmetic(Handle):
 
     # --- what selections, and tables that are split by columns, do otherwise ------------------
 
-    def made(self) -> Self:
+    def materialized(self) -> Self:
         """The array itself, split by rows; of a selection one of its elements, which may take an
         evaluation.
         """
         return self
 
-    def extent(self, axis: int) -> Any:
+    def axis_length(self, axis: int) -> Any:
         """Length of an axis: of the axis of a selection a lazy scalar."""
         return self.shape[axis]
 
-    def filled(self, value: Any) -> Any:
+    def fill_unselected(self, value: Any) -> Any:
         """The array itself; of a selection as long as its mask, with ``value`` elsewhere."""
         return self
 
-    def beside(self, other: Any) -> tuple[Any, Any]:
+    def aligned_operands(self, other: Any) -> tuple[Any, Any]:
         """This array and another one, as their inner product takes them."""
         return self, other
 
-    def beside_others(self, name: str, operands: tuple[Any, ...]) -> Any:
+    def apply_op(self, name: str, operands: tuple[Any, ...]) -> Any:
         """Of an array that ``_defers``: the op ``name`` on ``operands``, which it is among."""
         raise NotImplementedError
 
-    def reduced(self, op: str, axis: int | None, dtype: np.dtype[Any]) -> Any:
+    def reduce(self, op: str, axis: int | None, dtype: np.dtype[Any]) -> Any:
         """Of a selection: the reduction ``op`` of the table along ``axis``, in ``dtype``."""
         raise NotImplementedError
 
@@ -256,7 +256,7 @@ class Arithmetic(Handle):
         return elementwise(self, "pow", self, exponent)
 
     def __ipow__(self, exponent: Any) -> Self:
-        with self.turn:
+        with self.write_lock:
             result: Self = self**exponent
             return _updated(self, result, "pow")
 

@@ -349,11 +349,11 @@ def join_rows(name: str, x: Any, where: npt.NDArray[np.int64], given: Any) -> No
     if not len(where):
         return
     table, values = x.table, _values_beside(x, where, given)
-    with table.turn:
+    with table.write_lock:
         type = array_type(table.space, x.dtype, (len(where),))
         args = table, express(table, build.broadcast_to, values, type), where
         joined = make(table, "scatter_columns", args, table.type, (JOINS.index(name),))
-        table.become(joined.node)
+        table.rebind(joined.node)
 
 
 def _values_beside(x: Any, where: npt.NDArray[np.int64], given: Any) -> Any:

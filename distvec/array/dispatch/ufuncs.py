@@ -50,7 +50,7 @@ def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
     if not isinstance(x, Arithmetic):
         raise TypeError(f"{name}: changes a {type(x).__name__} on the client; pull the operands")
     if _names_once(indices):
-        with x.turn:
+        with x.write_lock:
             set_item(x, indices, function(get_item(x, indices), *values))
         return
     if isinstance(indices, Arithmetic) and not indices.node.on_client:
@@ -80,7 +80,7 @@ def _scatter(name: str, function: Any, x: Arithmetic, indices: Any, values: Any)
     if x.dtype == np.bool_ and function is np.subtract:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
     check_not_slice(x)
-    with x.turn:
+    with x.write_lock:
         (given,) = values
         x.assign(scatter_now(x, function.__name__, indices, given))
 
@@ -96,7 +96,7 @@ def _on_client(
 ) -> None:
     """``function.at`` of the elements that are named, which the client computes."""
     named, places = np.unique(where, return_inverse=True)
-    with x.turn:
+    with x.write_lock:
         elements = pull(x, named)
         function.at(elements, places, *values)
         set_item(x, named, elements)
@@ -250,7 +250,7 @@ def _store_where(out: Any, where: Any, result: Any, name: str) -> Any:
             f"or write distvec.where(mask, numpy.{name}(...), others)"
         )
     target = target_of(out, name)
-    with target.turn:
+    with target.write_lock:
         fits = np.can_cast(result.dtype, target.dtype, "same_kind")
         new = result.astype(target.dtype) if fits else result  # which assign then refuses
         mask = where_mask(target, where, f"numpy.{name}")

@@ -28,10 +28,10 @@ class Flat:
 
     def __getitem__(self, key: Any) -> Any:
         found = get_item(self._vector(), _checked(key))
-        return found.copy() if found.is_window else found
+        return found.copy() if found.is_readonly_slice else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        with getattr(self.base, "table", self.base).turn:
+        with getattr(self.base, "table", self.base).write_lock:
             changed = self._vector().copy()
             _set(changed, _checked(key), value)
             np.copyto(self.base, np.reshape(changed, self.base.shape))

@@ -91,7 +91,7 @@ def gathered(x: A, indices: A) -> A:
 
     Whether all are in range is found by the servers: who evaluates this gets the ``IndexError``.
     """
-    wide = indices.astype(np.int64).made()
+    wide = indices.astype(np.int64).materialized()
     if not len(x) and len(wide):
         raise IndexError(f"{len(wide)} indices are out of bounds for axis 0 with size 0")
     return express(x, view_nodes.gather, x, wide)
@@ -110,7 +110,7 @@ def places_of_pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
 def _of_axis(x: Arithmetic, indices: Any, shape: tuple[int, ...], axis: int) -> Any:
     """Indices of an axis of ``x`` in a vector on the servers, counted from 0."""
     there = x.session.array(indices).astype(np.int64)
-    flat = x.session.array(reshape(broadcast_to(there, shape), (prod(shape),))).made()
+    flat = x.session.array(reshape(broadcast_to(there, shape), (prod(shape),))).materialized()
     return make(flat, "along_axis", (flat,), flat.type, (axis, x.shape[axis]))
 
 
@@ -192,7 +192,9 @@ def get_item(x: Arithmetic, key: Any) -> Any:
     if any(isinstance(part, NewAxis) for part in parts):
         result = reshape(result, _with_new_axes(result.shape, parts))
     is_basic = not any(isinstance(part, Take | Mask) for part in parts)
-    return x.session.window(result) if is_basic and result.ndim and result is not x else result
+    return (
+        x.session.readonly_slice(result) if is_basic and result.ndim and result is not x else result
+    )
 
 
 def parts_of(x: Arithmetic, key: Any) -> list[Part]:
@@ -280,7 +282,7 @@ def _places(x: Arithmetic, part: Mask) -> Any:
     """The indices of the rows that a mask names, as a vector on the servers."""
     mask: Any = part.mask if isinstance(part.mask, Handle) else x.session.array(part.mask)
     places: Any = np.flatnonzero(mask)
-    return places.made()
+    return places.materialized()
 
 
 def _read(part: Part, x: Arithmetic, axis: int) -> Any:

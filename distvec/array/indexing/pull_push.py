@@ -54,12 +54,12 @@ def push(x: H, indices: Any, values: Any) -> H:
     if where is None:
         whole = given.shape == shape or given.shape[:1] == shape[:1]
         everywhere = x.like(put(x.session, given, x.dtype)) if whole else given
-        with x.turn:
+        with x.write_lock:
             return x.assign(elementwise(x, "add", x, everywhere), "push")
     if not len(where):
         return persist(x)
     added = np.ascontiguousarray(np.broadcast_to(given, shape))
-    with x.turn:
+    with x.write_lock:
         source = buffer_of(x)
         with measured(x.session.counters), defer_signals():
             _add(x, source, where, added)
@@ -93,13 +93,13 @@ def _misfit(x: Any, where: npt.NDArray[np.int64] | None, given: npt.NDArray[Any]
 
 def _add_on_client(x: H, where: npt.NDArray[np.int64] | None, given: npt.NDArray[Any]) -> H:
     """Let a small array that the client keeps have ``given``."""
-    with x.turn:
+    with x.write_lock:
         changed = numpy(x)
         if where is None:
             changed += given
         else:
             np.add.at(changed, where, given)
-        return x.become(host_array(x, changed).node)
+        return x.rebind(host_array(x, changed).node)
 
 
 def as_given(values: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -74,12 +74,12 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
     has_ellipsis = isinstance(key, tuple) and any(one is Ellipsis for one in key)
     if is_element and has_ellipsis and np.shape(value) == (1,):
         value = reshape(value, ()) if isinstance(value, Handle) else np.reshape(value, ())
-    with x.turn:
+    with x.write_lock:
         assign_parts(x, kept, value)
 
 
 def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
-    """Let ``x`` have ``value``, broadcast, at ``parts``, one an axis. In the turn of ``x``."""
+    """Let ``x`` have ``value``, broadcast, at ``parts``, one an axis. Under the write lock of ``x``."""
     new = _number_or_array(x, value)
     if x.ndim == 0:
         x.assign(new)

@@ -62,7 +62,7 @@ def prepared(x: Any, name: str) -> Any:
         )
     if x.dtype == np.float16:
         raise TypeError("array type float16 is unsupported in linalg; x.astype('float32') is")
-    x = x.made()
+    x = x.materialized()
     return x if x.dtype in (_FLOAT, _SINGLE) else x.astype(_FLOAT)
 
 

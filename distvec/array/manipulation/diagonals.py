@@ -123,7 +123,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
         values = np.resize(values, columns).astype(a.dtype)
     else:
         values = np.asarray(values).astype(a.dtype)[()]
-    with a.turn:
+    with a.write_lock:
         a.assign(apply("where", hits, values, a), "fill_diagonal")
 
 

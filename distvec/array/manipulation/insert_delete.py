@@ -131,7 +131,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 
 def _values(arr: Any, values: Any) -> Any:
     if isinstance(values, Arithmetic):
-        return values.made().astype(arr.dtype)
+        return values.materialized().astype(arr.dtype)
     return np.asarray(values).astype(arr.dtype)
 
 

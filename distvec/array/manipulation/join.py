@@ -259,7 +259,7 @@ def as_pieces(name: str, arrays: Sequence[Any]) -> list[Any]:
         if isinstance(one, Arithmetic):
             like = one if like is None else like
             check_session(like.session, one, name)
-            found.append(one.made())
+            found.append(one.materialized())
         else:
             values = np.asarray(one)
             check_dtype(values.dtype)

@@ -351,7 +351,7 @@ def _run(
             results, trained = run_with_rollback(kept, lambda: attempt(kept.arrays, kept))
     with lock_in_order(arrays), defer_signals():  # all or none
         for array, end in zip(arrays, trained, strict=True):
-            array.become(end.node)
+            array.rebind(end.node)
     return results
 
 

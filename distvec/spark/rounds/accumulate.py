@@ -145,8 +145,8 @@ class Target:
         """
         array, old, graph = self.array, self.before, self.array.session.graph
         if old.value is None:
-            with array.turn, array.session.holders.lock:
-                array.become(graph.make(old.op, old.args, array.node.type, self.params))
+            with array.write_lock, array.session.holders.lock:
+                array.rebind(graph.make(old.op, old.args, array.node.type, self.params))
         try:
             array.session.evaluate(array.sum())
         except PSError as error:

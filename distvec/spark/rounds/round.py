@@ -189,7 +189,7 @@ def commit(ps: TaskSession, slots: Slots, op: str, name: str, winners: Sequence[
         with ps.quiesce(), measured(ps.counters), defer_signals():
             ps.client.commit_totals(name, totals, {slot: ordered(slot) for slot in slots.spaces})
             for array, buffer in zip(arrays, buffers, strict=True):
-                array.become(ps.graph.leaf(buffer))
+                array.rebind(ps.graph.leaf(buffer))
 
 
 def abandon(client: Client, name: str, error: BaseException) -> None:
@@ -227,8 +227,8 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
             raise TypeError("tasks share vectors and tables; for a number use one of length 1")
     for array in arrays:
         if array.node.on_client:
-            with array.turn:
-                array.become(on_servers(array).node)
+            with array.write_lock:
+                array.rebind(on_servers(array).node)
 
 
 def check_keyed(ps: TaskSession, array: KeyedArray) -> None:

@@ -143,11 +143,11 @@ def open_share(ps: TaskSession, array: DistArray) -> Iterator[TaskArray]:
     finally:
         shared.end()
         del copies  # which the traceback of an error would keep
-    with array.turn:
+    with array.write_lock:
         if array.node is not before.node:
             raise RuntimeError(
                 "the array was changed inside of 'with ps.share(...)', and has that value now; "
                 "what was pushed is not in it: push to the shared array instead, or take its "
                 "snapshot()"
             )
-        array.become(result)
+        array.rebind(result)
