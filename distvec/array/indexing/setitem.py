@@ -79,7 +79,7 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
 
 
 def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
-    """Let ``x`` have ``value``, broadcast, at ``parts``, one an axis. Under the write lock of ``x``."""
+    """Let ``x`` have ``value``, broadcast, at ``parts``, one an axis. Under its write lock."""
     new = _number_or_array(x, value)
     if x.ndim == 0:
         x.assign(new)
