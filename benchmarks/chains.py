@@ -1,7 +1,8 @@
 """Chains of operators on vectors of many lengths, against NumPy: from which length are we faster?
 
 The chain is Horner's rule, ``v = v * y; v = v + x`` in turn: no operator can be folded into
-another, and values stay near x. NumPy runs the same lines. What is steady was run before for some
+another, and values stay near x. NumPy runs the same lines; servers with ``engine="numexpr"`` are
+measured beside those that compile. What is steady was run before for some
 seconds, and each repetition follows another one of the same chain, as in a loop: the caches hold
 what that one left, not what the peer did. What is first was never run or compiled on this machine,
 in servers that have just started.
@@ -49,11 +50,14 @@ def measure(options: argparse.Namespace) -> Report:
     lengths = QUICK_LENGTHS if options.quick else LENGTHS
     timings: dict[int, list[tuple[Timing, Timing]]] = {}
     firsts = {n: measure_first(n) for n in lengths}
-    with dv.local(servers=SERVERS) as ps:
+    by_numexpr: dict[int, list[tuple[Timing, Timing]]] = {}
+    with dv.local(servers=SERVERS) as ps, dv.local(servers=SERVERS, engine="numexpr") as other:
         for n in lengths:
             heating = 0.2 if options.quick or n <= SHORT else HEATING_SECONDS
             timings[n] = measure_length(ps, n, heating)
+            by_numexpr[n] = measure_length(other, n, 0.0)
     ours = {n: [mine.median for mine, _ in row] for n, row in timings.items()}
+    numexprs = {n: [mine.median for mine, _ in row] for n, row in by_numexpr.items()}
     theirs = {n: [numpy.median for _, numpy in row] for n, row in timings.items()}
     ratios = {n: [speed_up(*pair) for pair in row] for n, row in timings.items()}
     found = [crossover(lengths, speeds) for speeds in zip(*ratios.values(), strict=True)]
@@ -62,6 +66,7 @@ def measure(options: argparse.Namespace) -> Report:
         Table(name, columns, {f"n = {n:.0e}": row for n, row in rows.items()})
         for name, rows in (
             ("ms, distvec", {n: [1e3 * t for t in row] for n, row in ours.items()}),
+            ("ms, distvec by numexpr", {n: [1e3 * t for t in row] for n, row in numexprs.items()}),
             ("ms, NumPy", {n: [1e3 * t for t in row] for n, row in theirs.items()}),
             ("first run, ms, distvec", {n: [1e3 * t for t, _ in row] for n, row in firsts.items()}),
             ("first run, ms, NumPy", {n: [1e3 * t for _, t in row] for n, row in firsts.items()}),

@@ -19,6 +19,7 @@ from functools import cache, partial
 from typing import Any
 
 import numba
+import numexpr
 import numpy as np
 from scipy import special
 
@@ -28,10 +29,8 @@ from benchmarks.harness import (
     Report,
     Table,
     Timing,
-    installed,
     interleaved,
     main,
-    not_measured,
 )
 
 SERVERS = 2
@@ -165,7 +164,6 @@ def measure(options: argparse.Namespace) -> Report:
                     tables.append(Table(f"ms, {group}, n = {n:.0e}", [*OURS, *PEERS], rows))
             heating = 0.0 if options.quick else HEATING_SECONDS
     facts = {"slower than NumPy by more than a message": "".join(slower) or "none"}
-    facts |= not_measured("numexpr")
     return Report("functions, integers and masks", [], [], facts, tables)
 
 
@@ -194,7 +192,7 @@ class Bench:
                 Case(f"{name}, few", partial(evaluated, line, where))
                 for name, where in zip(OURS, self._few, strict=True)
             ]
-            if line.numexpr and installed("numexpr"):
+            if line.numexpr:
                 cases.append(Case("numexpr", by_numexpr(line, given, expected)))
             if line.numba:
                 cases.append(Case("numba", self._by_numba(line, given, expected)))
@@ -274,8 +272,6 @@ def evaluated(line: Line, given: Vectors) -> Any:
 
 def by_numexpr(line: Line, given: Vectors, expected: Any) -> Callable[[], Any]:
     """One evaluation, into memory that is there."""
-    import numexpr
-
     numexpr.set_num_threads(SERVERS)
     out = np.empty_like(expected) if line.result else None
     return lambda: numexpr.evaluate(line.numexpr, local_dict=given, out=out, casting="unsafe")

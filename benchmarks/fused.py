@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numexpr
 import numpy as np
 
 import distvec as dv
@@ -58,8 +59,7 @@ def measure(options: argparse.Namespace) -> Report:
             "distvec": by_distvec(x, y, z),
             "NumPy": by_numpy(a, b, c),
         }
-        if installed("numexpr"):
-            with_dots["numexpr"] = by_numexpr(a, b, c, out)
+        with_dots["numexpr"] = by_numexpr(a, b, c, out)
         if installed("dask"):
             with_dots["dask.array"] = by_dask(a, b, c)
 
@@ -89,7 +89,7 @@ def measure(options: argparse.Namespace) -> Report:
         name: replace(timing, bytes=(2 if name.startswith("copy") else 4) * a.nbytes)
         for name, timing in timings.items()
     }
-    facts = not_measured("numexpr", "dask")
+    facts = not_measured("dask")
     title = f"fused expression, n = {n:.0e}, float64, {SERVERS} servers"
     return Report(title, [*sized.values(), *firsts], compared(sized, with_dots), facts)
 
@@ -139,8 +139,6 @@ def by_numpy(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Dots:
 
 def by_numexpr(a: np.ndarray, b: np.ndarray, c: np.ndarray, out: np.ndarray) -> Dots:
     """The expression in one pass into ``out``, then NumPy's dots."""
-    import numexpr
-
     numexpr.set_num_threads(SERVERS)
     values = {"a": a, "b": b, "c": c}
 

@@ -214,7 +214,6 @@ def readable(seconds: float) -> str:
 _PEERS = {
     "sklearn": ("scikit-learn", "bench"),
     "dask": ("dask.array", "bench"),
-    "numexpr": ("numexpr", "bench"),
     "torch": ("PyTorch", "torch"),
     "pandas": ("pandas", "spark"),
 }

@@ -21,6 +21,7 @@ def local(
     durability: str = "none",
     checkpoint: Directory = None,
     plugins: Sequence[str] = (),
+    engine: str = "auto",
 ) -> Session:
     """A session on servers of its own on this machine.
 
@@ -38,9 +39,10 @@ def local(
     one, and go on to the same bits.
 
     ``plugins``: modules, as ``"package.module"``, whose functions ``dv.rows.plugin`` then runs on
-    the servers (docs/rows.md).
+    the servers (docs/rows.md). ``engine="numexpr"``: they compute by numexpr and NumPy, and compile
+    nothing; no bit of a result changes (docs/cost.md).
     """
-    added = extensions(plugins)
+    added = extensions(plugins, engine)
     servers = server_count(servers)
     level = Durability(durability, checkpoint)
     budget = None if memory is None else parse_size(memory)

@@ -21,23 +21,29 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.1, 7 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Extensions:
-    """What whoever operates servers adds to them: nothing, unless it is said."""
+    """What the operator of servers adds to them or chooses: nothing, unless it is said."""
 
     plugins: tuple[str, ...] = ()
     """Modules whose marked functions clients may have run (``ps_backend.plugins``)."""
+    engine: str = "auto"
+    """What runs their kernels: one of ``ENGINES``."""
 
 
 NO_EXTENSIONS = Extensions()
 
+ENGINES = ("auto", "numexpr")
+"""All engines that there are, as programs and lengths ask for; or numexpr and NumPy alone."""
 
-def extensions(plugins: object = ()) -> Extensions:
-    """Checked. ``TypeError`` or ``ValueError`` for what are no names of modules."""
+
+def extensions(plugins: object = (), engine: str = "auto") -> Extensions:
+    """Checked. ``TypeError`` or ``ValueError`` for what are no names of modules, or no engine."""
+    check_choice(engine, ENGINES, "engine")
     if isinstance(plugins, str) or not isinstance(plugins, Sequence):
         raise TypeError(f"plugins must be a list of modules, got {plugins!r}; write [{plugins!r}]")
     for name in plugins:
         if not isinstance(name, str) or not all(map(str.isidentifier, name.split("."))):
             raise ValueError(f"a plug-in is a module's name, as 'package.module', got {name!r}")
-    return Extensions(tuple(plugins))
+    return Extensions(tuple(plugins), engine)
 
 
 def whole_count(servers: object) -> int:

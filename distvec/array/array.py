@@ -120,7 +120,7 @@ class DistArray(Arithmetic):
         if template is None:
             return Explanation("nothing to run: the values were put here, not computed")
         text = f"computed by {template}" if known else str(template)
-        return Explanation("\n".join([text, *engines(template)]))
+        return Explanation("\n".join([text, *engines(template, self.session.client.engine)]))
 
     # --- single elements ----------------------------------------------------------------------
 

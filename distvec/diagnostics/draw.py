@@ -10,12 +10,15 @@ from distvec.planner.plan import PlannedPhase, PlannedSweep, Template
 from ps_backend.kernels import explained
 
 
-def engines(template: Template) -> Iterator[str]:
-    """A line for each sweep, in order: the engine, and why it is that one."""
+def engines(template: Template, choice: str) -> Iterator[str]:
+    """A line for each sweep, in order: the engine, and why it is that one.
+
+    ``choice``: what the servers were told, one of ``arguments.ENGINES``.
+    """
     for number, program in enumerate(template.programs, 1):
         for place, sweep in enumerate(program.sweeps, 1):
             which = f"sweep {place} of program {number}"
-            yield f"{which} runs by {explained(sweep.structure, sweep.space.length)}"
+            yield f"{which} runs by {explained(sweep.structure, sweep.space.length, choice)}"
 
 
 _SECONDS = 60.0

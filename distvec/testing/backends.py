@@ -20,8 +20,9 @@ from distvec.testing.error_bounds import unit_in_last_place
 from distvec.testing.rounding import MARGIN, RUNS, rounded_anew, spread
 from ps_backend import kernels
 
-ENGINES = ("numpy", "mixed", "numba")
-"""What runs kernels: for short vectors, for those of middle length, and what compiles them."""
+ENGINES = ("numpy", "numexpr", "mixed", "numba")
+"""What runs kernels: for short vectors; where there is no compiler; for those of middle length, and
+what compiles them."""
 
 _DIGITS_LOST = 4096.0
 
@@ -30,19 +31,21 @@ _DIGITS_LOST = 4096.0
 def engine(name: str) -> Iterator[None]:
     """Within this context servers in this process run all their kernels by ``name``.
 
-    ``"numpy"`` (its old name, ``"numexpr"``, will do); ``"mixed"``, which compiles the loops of
-    inner products and linear combinations, once; or ``"numba"``, which compiles for about half a
-    second per new structure (very long sweeps remain with mixed).
+    ``"numpy"``; ``"numexpr"``, as where numba is not installed; ``"mixed"``, which compiles the
+    loops of inner products and linear combinations, once; or ``"numba"``, which compiles for about
+    half a second per new structure (very long sweeps remain with mixed).
     """
-    name = "numpy" if name == "numexpr" else name
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {name!r}")
-    numba_from = 0 if name == "numba" else 2**63
-    linear_from = 2**63 if name == "numpy" else 0
-    with (
-        mock.patch.multiple(kernels, NUMBA_FROM_LENGTH=numba_from, LINEAR_FROM_LENGTH=linear_from),
-        kernels.compiled_at_once(),
-    ):
+    never, always = 2**63, 0
+    patched: dict[str, Any] = {
+        "NUMBA_FROM_LENGTH": always if name == "numba" else never,
+        "LINEAR_FROM_LENGTH": always if name in ("mixed", "numba") else never,
+        "NUMEXPR_FROM_LENGTH": always if name == "numexpr" else never,
+    }
+    if name == "numexpr":
+        patched["has_compiler"] = lambda: False
+    with mock.patch.multiple(kernels, **patched), kernels.compiled_at_once():
         yield
 
 
@@ -50,7 +53,7 @@ def same_on_all_backends(
     function: Callable[..., Any],
     *arguments: Any,
     servers: Iterable[int] = (1, 2, 3),
-    engines: Iterable[str] = ENGINES,
+    engines: Iterable[str] = ("numpy", "mixed", "numba"),
     rtol: float | None = None,
     ulps: float = 0,
 ) -> None:

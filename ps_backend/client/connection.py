@@ -147,6 +147,8 @@ class Connection:
             opened, epoch = self._open(first, fresh=titled is not None), 1
         self.secret = secret if titled is None else join_by(secret, epoch)
         """Who knows it may join the session, and do whatever this client may."""
+        self.engine = opened[0].opened.engine
+        """What runs the kernels of the servers: one of ``arguments.ENGINES``."""
         # the first server counts the clients of a session, so no two make the same buffer ids
         number = opened[0].opened.number
         if number >> _NUMBER_BITS:

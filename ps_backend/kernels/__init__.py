@@ -1,10 +1,12 @@
 """Kernels: a sweep's structure compiled to one pass over memory.
 
-Four engines stand behind one interface, ``Kernel``:
+Five engines stand behind one interface, ``Kernel``:
 
 =======  =====================================================================================
 numpy    needs no compiler: NumPy's functions, chunk by chunk, in few temporary arrays that are used
-         again; for short arrays, for what is new, and where numba is not installed
+         again; for short arrays, and for what is new
+numexpr  the same, with chains of steps as expressions of numexpr; for arrays that are not short,
+         where numba is not installed, or where ``engine="numexpr"`` asks for it
 mixed    NumPy's inner loops on tiles that stay in the cache, which are reduced there, by one
          compiled interpreter, beside compiled loops for linear combinations and inner products;
          all sweeps share them. For arrays of middle length, and for very long sweeps
@@ -31,7 +33,7 @@ takes out the calls of loops that are compiled already, and orders them and the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from math import prod
 
@@ -53,6 +55,8 @@ from ps_backend.kernels.tiering import (
 from ps_backend.program import ops
 from ps_backend.program.sweep import Combination, Sweep
 
+NUMEXPR_FROM_LENGTH = 1 << 15
+"""Global length from which numexpr runs chains: what is shorter takes less time than its calls."""
 NUMBA_FROM_LENGTH = 1 << 22
 """Global length from which a kernel is compiled. Compiling takes half a second and more: below this
 length that is a hundred passes of the other engine."""
@@ -69,14 +73,17 @@ NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile; what ``split`` takes out of them does not count."""
 
 
-def engine_for(sweep: Sweep, length: int) -> str:
-    """One of the four by name, from the program and the *global* length alone.
+def engine_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
+    """One of the five by name, from the program and the *global* length alone.
 
     Neither timing nor the number of servers has a say, so a run can be repeated bit for bit.
+    ``choice``: one of ``arguments.ENGINES``.
     """
     if not sweep.is_flat or any(value.dtype in _NEVER_COMPILED for value in sweep.types):
         return "rows"
-    if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH) or not has_compiler():
+    if choice == "numexpr" or not has_compiler():
+        return "numexpr" if length >= NUMEXPR_FROM_LENGTH else "numpy"
+    if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH):
         return "numpy"
     is_short = length < NUMBA_FROM_LENGTH
     if is_short and not all(isinstance(step, Combination) for step in sweep.steps):
@@ -88,28 +95,31 @@ def engine_for(sweep: Sweep, length: int) -> str:
     return "numba" if has_text and parts.steps <= NUMBA_MOST_STEPS else "mixed"
 
 
-def strategy_for(sweep: Sweep, length: int) -> str:
+def strategy_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
     """How a server runs it: ``engine_for``; or by several engines, one after the other.
 
     ``"tiered late"`` when it has proved hot, ``"tiered"`` to shared loops at once, and
     ``"tiered far"`` to machine code past these, for what takes long enough to be compiled first.
     """
-    engine = engine_for(sweep, length)
+    engine = engine_for(sweep, length, choice)
     is_tiered = TIERED_FROM_LENGTH <= length <= TIERED_TO_LENGTH and _in_background
     if engine == "rows" or not is_tiered:
         return engine
-    if not has_compiler() or not has_same_bits(sweep):
+    if choice != "auto" or not has_compiler() or not has_same_bits(sweep):
         return engine
     if engine == "numba":
         return "tiered far"
     return "tiered late" if engine == "numpy" else "tiered"
 
 
-def explained(sweep: Sweep, length: int) -> str:
+def explained(sweep: Sweep, length: int, choice: str = "auto") -> str:
     """What runs it, and why, as ``explain()`` prints it."""
-    strategy = strategy_for(sweep, length * prod(sweep.row))
+    strategy = strategy_for(sweep, length * prod(sweep.row), choice)
     if strategy == "rows":
         return "NumPy on whole rows: the rows have several shapes, or reductions, or float16"
+    if strategy == "numexpr":
+        why = "as the servers were told" if choice == strategy else "as numba is not installed"
+        return f"numexpr, and NumPy for what has other bits there, {why}"
     if strategy == "tiered late":
         return "an interpreter; other engines have the same bits, and one takes over if it gets hot"
     if strategy in ("tiered", "tiered far"):
@@ -142,10 +152,10 @@ def compiled_at_once() -> Iterator[None]:
         _in_background = before
 
 
-def compile_sweep(sweep: Sweep, length: int) -> Kernel:
+def compile_sweep(sweep: Sweep, length: int, choice: str = "auto") -> Kernel:
     """The kernel of ``sweep``, which is verified, for arrays of global ``length``; made once."""
     width = prod(sweep.row)
-    engine = strategy_for(sweep, length * width)
+    engine = strategy_for(sweep, length * width, choice)
     remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)
     if engine == "rows" or not sweep.row:
         return remembered(sweep, engine)
@@ -157,17 +167,22 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
         return _tiered(sweep, engine)
     if engine == "rows":
         return RowsKernel(sweep)
-    if engine == "numba":
-        from ps_backend.kernels.compiled.numba_engine import NumbaKernel
+    if engine == "numpy":
+        from ps_backend.kernels.numpy_engine import NumpyKernel
 
-        return NumbaKernel(sweep)
-    if engine == "mixed":
-        from ps_backend.kernels.compiled.mixed_engine import MixedKernel
+        return NumpyKernel(sweep)
+    with suppress(ImportError):  # of a numba that is installed, and refuses this NumPy
+        if engine == "numba":
+            from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 
-        return MixedKernel(sweep)
-    from ps_backend.kernels.numpy_engine import NumpyKernel
+            return NumbaKernel(sweep)
+        if engine == "mixed":
+            from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 
-    return NumpyKernel(sweep)
+            return MixedKernel(sweep)
+    from ps_backend.kernels.numexpr_engine import NumexprKernel
+
+    return NumexprKernel(sweep)
 
 
 def _tiered(sweep: Sweep, strategy: str) -> Kernel:

@@ -50,14 +50,22 @@ class Instruction:
     """And that must not lie where an argument does."""
 
 
+Fuse = Callable[[Sweep, Sequence[Instruction]], list[Instruction]]
+
+
 class NumpyKernel:
     """A list of instructions over chunks; see ``kernels.Kernel`` for the call."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: Sweep, fuse: Fuse | None = None, chunk: int = _CHUNK) -> None:
+        """``fuse``: what makes fewer instructions of those of a sweep. ``chunk``: elements."""
         self._sweep = sweep = for_numpy(sweep)
         self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
         first = len(sweep.inputs) + len(sweep.scalars)
         self._instructions = [_plain(sweep, value) for value in range(first, len(sweep.types))]
+        self._most_at_once = _FEW_ELEMENTS if fuse is None else 0
+        if fuse is not None:
+            self._instructions = fuse(sweep, self._instructions)
+        self._chunk = chunk
         self._last_uses, self._most_alive = _lives(sweep, self._instructions)
         self._direct = _stored_at_once(sweep)
         self._unknown = [None] * len(sweep.steps)
@@ -74,12 +82,12 @@ class NumpyKernel:
         pause: Pause = no_pause,
     ) -> list[Array]:
         """Run over one server's range; see ``kernels.Kernel``."""
-        if 0 < length <= block_size and length * len(self._dtypes) <= _FEW_ELEMENTS:
+        if 0 < length <= block_size and length * len(self._dtypes) <= self._most_at_once:
             return self._at_once(inputs, scalars, outputs, offset, length, block_size)
         sweep = self._sweep
         first = len(sweep.inputs)
         partials: Partials = [[] for _ in sweep.reductions]
-        chunk = chunk_of(block_size)
+        chunk = chunk_of(block_size, self._chunk)
         spare: Spare = defaultdict(list)
         # NumPy warns of the special values that the client's user handles; a server has no user.
         with np.errstate(all="ignore"):
@@ -147,7 +155,7 @@ class NumpyKernel:
 
     def working_bytes(self, length: int, block_size: int) -> int:
         """Bytes of the values that are alive at once, and of partial results."""
-        chunk = min(length, chunk_of(block_size))
+        chunk = min(length, chunk_of(block_size, self._chunk))
         partials = len(self._partials) * -(-length // block_size) if self._partials else 0
         return 8 * (self._most_alive * chunk + 2 * partials)
 
@@ -198,9 +206,9 @@ def _taken(spare: Spare, dtype: np.dtype[Any], length: int) -> Array:
     return left.pop() if left else np.empty(length, dtype)
 
 
-def chunk_of(block_size: int) -> int:
+def chunk_of(block_size: int, most: int = _CHUNK) -> int:
     """Elements of a chunk: so many whole blocks as fit the cache, and one at least."""
-    return max(1, _CHUNK // block_size) * block_size
+    return max(1, most // block_size) * block_size
 
 
 def joined(dtypes: Sequence[Sequence[np.dtype[Any]]], parts: Sequence[Partials]) -> list[Array]:

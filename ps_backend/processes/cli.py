@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ps_backend.arguments import LEASE_SECONDS, check_lease, extensions, parse_size
+from ps_backend.arguments import ENGINES, LEASE_SECONDS, check_lease, extensions, parse_size
 from ps_backend.client.status import server_status, status_table
 from ps_backend.durability.stores import open_store, open_within
 from ps_backend.errors import PSError
@@ -120,6 +120,13 @@ def _parser() -> argparse.ArgumentParser:
         help="a module, as package.module, whose marked functions clients may have run on rows of "
         "keyed spaces, and whose commands they may call; may be given again (none)",
     )
+    serve.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="what computes: auto, NumPy at first and compiled loops for what is long or hot; or "
+        "numexpr, with NumPy for what has other bits there, which compiles nothing (auto)",
+    )
     serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     status = commands.add_parser("status", help="show what running servers hold")
     status.add_argument("addresses", help="host:port,host:port,...")
@@ -157,7 +164,7 @@ def _serve(options: argparse.Namespace) -> int:
                 life=life,
                 # What the servers of this user's own driver write, that could write itself.
                 open_store=open_store if supervised else open_within(options.store),
-                extensions=extensions(options.plugin),
+                extensions=extensions(options.plugin, options.engine),
             ),
             host=options.host,
             port=options.port,

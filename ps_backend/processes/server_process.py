@@ -75,6 +75,7 @@ class ServerProcess:
         command += [] if memory is None else ["--memory", str(memory)]
         for plugin in extensions.plugins:
             command += ["--plugin", plugin]
+        command += ["--engine", extensions.engine]
         self._log = tempfile.TemporaryFile(prefix="distvec-log-", buffering=0)  # noqa: SIM115
         self._process = subprocess.Popen(
             command,

@@ -51,14 +51,23 @@ class Service:
         ``commands``: what ``Client.call`` may ask for besides those that every server knows.
         ``life``: of a server that others may replace, or have.
         ``open_store``: the store at a path or URL that a client names; by default any.
-        ``extensions``: what the operator adds. ``ValueError`` if a plug-in cannot be had.
+        ``extensions``: what the operator adds or chooses. ``ValueError`` where a plug-in cannot be
+        had.
         """
         self.life = Incarnation() if life is None else life
         self.memory = Memory(default_budget(1) if memory is None else memory)
         self.peers = Peers()
         """The other servers, as those of a session fetch from each other."""
         loaded = load(extensions.plugins)
-        self._host = Host(self.memory, WaitingRoom(), FairLock(), self.peers, open_store, loaded)
+        self._host = Host(
+            self.memory,
+            WaitingRoom(),
+            FairLock(),
+            self.peers,
+            open_store,
+            loaded,
+            extensions.engine,
+        )
         self.sessions = Sessions(self._host, lease)
         self._registered = table_of(chain(commands, loaded.commands))
 

@@ -166,6 +166,8 @@ class Host:
     """The store of a URL that a client names, or an error if that is not for clients."""
     plugins: Plugins = field(default_factory=Plugins)
     """What the operator has added."""
+    engine: str = "auto"
+    """What runs kernels: one of ``arguments.ENGINES``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +315,7 @@ class ServerSession:
         known = self._kernels.get((sweep.digest, space.length))
         if known is not None:
             return known[0]
-        kernel = compile_sweep(sweep, space.length)
+        kernel = compile_sweep(sweep, space.length, self.host.engine)
         with suppress(OutOfBudget):  # else it is looked up again
             kept = self._memory.reserve(_KERNEL_BYTES * len(sweep.types), "a kernel")
             _remember(self._kernels, (sweep.digest, space.length), (kernel, kept))

@@ -147,6 +147,7 @@ class Sessions:
             number=number,
             lease=seconds if math.isfinite(seconds) else 0.0,
             epoch=session.epoch,
+            engine=self._host.engine,
         )
 
     def _take_over(self, request: pb.Request) -> None:

@@ -253,20 +253,22 @@ class Open(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., index: _Optional[int] = ..., servers: _Optional[int] = ..., create: bool = ..., first_number: _Optional[int] = ..., secret: _Optional[str] = ..., lease: _Optional[float] = ..., again: bool = ..., newest: _Optional[int] = ..., epoch: _Optional[int] = ..., attach: bool = ..., fresh: bool = ...) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ("instance", "version", "number", "lease", "epoch", "invitation")
+    __slots__ = ("instance", "version", "number", "lease", "epoch", "invitation", "engine")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     INVITATION_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     instance: str
     version: str
     number: int
     lease: float
     epoch: int
     invitation: Invitation
-    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., number: _Optional[int] = ..., lease: _Optional[float] = ..., epoch: _Optional[int] = ..., invitation: _Optional[_Union[Invitation, _Mapping]] = ...) -> None: ...
+    engine: str
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., number: _Optional[int] = ..., lease: _Optional[float] = ..., epoch: _Optional[int] = ..., invitation: _Optional[_Union[Invitation, _Mapping]] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class Publication(_message.Message):
     __slots__ = ("number", "names", "arrays")

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 WITHOUT_PEERS = """
 import importlib, json, pkgutil, sys
-peers = ["sklearn", "torch", "pandas", "dask", "numexpr"]
+peers = ["sklearn", "torch", "pandas", "dask"]
 sys.modules |= dict.fromkeys(peers)
 import benchmarks
 for module in pkgutil.iter_modules(benchmarks.__path__):
@@ -36,6 +36,5 @@ def test_benchmarks_run_without_their_peers() -> None:
         "PyTorch": "not measured: pip install 'distvec[torch]'",
         "pandas": "not measured: pip install 'distvec[spark]'",
         "dask.array": "not measured: pip install 'distvec[bench]'",
-        "numexpr": "not measured: pip install 'distvec[bench]'",
     }
     assert packages["numpy"]

@@ -19,6 +19,7 @@ SPARED = (
     "ps_backend.kernels.keyed.compiled_",  # numba
     "ps_backend.kernels.keyed.row_tiles",  # numba
     "ps_backend.kernels.collectives.compiled",  # numba
+    "ps_backend.kernels.numexpr_engine",  # numexpr
     "ps_backend.kernels.numpy_engine",
     "ps_backend.processes.certificates",  # cryptography
     "ps_backend.program.compiled_",  # numba

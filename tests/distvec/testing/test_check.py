@@ -137,9 +137,11 @@ def test_engines(ps: dv.Session) -> None:
         assert engine_for(sweep, 1) == "numba"
         with engine("numpy"):
             assert engine_for(sweep, 1 << 40) == "numpy"
+        with engine("numexpr"):
+            assert engine_for(sweep, 1) == "numexpr"
     assert engine_for(sweep, 4) == before
     with pytest.raises(
-        ValueError, match=r"engine must be one of 'numpy', 'mixed', 'numba', got 'gpu'"
+        ValueError, match=r"engine must be one of 'numpy', 'numexpr', 'mixed', 'numba', got 'gpu'"
     ):
         engine("gpu").__enter__()
 

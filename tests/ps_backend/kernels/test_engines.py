@@ -1,9 +1,10 @@
-"""Both engines against NumPy, on every op of the table, every dtype and every special value."""
+"""All engines against NumPy, on every op of the table, every dtype and every special value."""
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
+from unittest import mock
 
 import hypothesis.strategies as st
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from ps_backend import kernels
-from ps_backend.kernels import numpy_engine
+from ps_backend.kernels import numexpr_engine, numpy_engine
 from ps_backend.kernels.compiled import linear_tables, machine_code, mixed_engine, numba_engine
 from ps_backend.kernels.compiled.machine_code import cache_folder
 from ps_backend.kernels.lowering import for_numba, split
@@ -21,9 +22,17 @@ from ps_backend.program.sweep import Reduction, Step, Sweep, partial_dtypes
 from ps_backend.program.types import DTYPES, ValueType
 from tests.ps_backend.sweeps import gram, two_loop
 
+
+def each_step_by_numexpr(sweep: Sweep) -> kernels.Kernel:
+    """Also single ones, which NumPy's functions would compute."""
+    with mock.patch.object(numexpr_engine, "_LEAST_STEPS", 1):
+        return numexpr_engine.NumexprKernel(sweep)
+
+
 ENGINES = {
     "numba": numba_engine.NumbaKernel,
     "mixed": mixed_engine.MixedKernel,
+    "numexpr": each_step_by_numexpr,
     "numpy": numpy_engine.NumpyKernel,
 }
 EXACT = {"add", "subtract", "multiply", "divide", "sqrt", "negative", "abs", "square", "maximum"}
