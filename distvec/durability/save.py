@@ -6,28 +6,27 @@ Files are filled by the servers that hold the rows, or through the client.
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from distvec.array.core.handle import SessionBase
 from distvec.durability.keyed import with_keys
 from distvec.durability.save_plan import (
+    CLIENT,
     DIRECTORY,
-    Item,
-    Origin,
     Place,
-    Slot,
+    PlannedFile,
+    SavedArray,
+    SavePlan,
     bar_of,
-    items_of,
     place_of,
+    plan_of,
 )
+from distvec.graph.node import Buffer
 from ps_backend.client.files import Target
-from ps_backend.durability import formats
 from ps_backend.durability import manifest as manifests
-from ps_backend.durability.files import Layout, Stored, layout
+from ps_backend.durability.files import Stored
 from ps_backend.durability.manifest import Kept, Manifest
 from ps_backend.durability.stores import Directory, Store, beside
 from ps_backend.errors import Corrupted, StoreUnseen
@@ -39,93 +38,66 @@ _MOST_ARRAYS = 256
 """In one message to a server: so often a progress bar moves."""
 
 
-@dataclass(slots=True)
-class File:
-    """One that is to be written: the bytes around the data, and where each slot's rows begin."""
-
-    name: str
-    head: bytes
-    size: int
-    slots: list[tuple[Slot, int]] = field(default_factory=list)
-
-    def chunks(self, bar: Any) -> Iterator[bytes | memoryview]:
-        """All of it, with the rows in the order of their places and nothing in between."""
-        yield self.head
-        for slot, offset in sorted(self.slots, key=lambda one: one[1]):
-            yield from slot.chunks(bar)
-            slot.note(self.name, offset, slot.piece.crcs)
-
-
-def fill(session: SessionBase | None, store: Directory, files: Sequence[File], bar: Any) -> None:
+def fill(plan: SavePlan, store: Directory, files: Sequence[PlannedFile], bar: Any) -> None:
     """Write the rows of ``files``, which were begun in ``store``; durable on return.
 
     The servers write theirs, unless they do not see the store. Raises ``OSError``.
     """
-    through_client = files
-    if session is not None:
+    seen = plan.session is not None
+    if plan.session is not None:
         try:
-            _by_servers(session, store.url, files, bar)
+            _by_servers(plan.session, plan.arrays, store.url, files, bar)
         except StoreUnseen:
             bar.reset()
-        else:
-            through_client = [_of_client(one) for one in files]
-    for one in through_client:
-        if one.slots:
-            places = [(offset, slot.chunks(bar)) for slot, offset in one.slots]
-            store.write_into(one.name, one.head, places)
-            for slot, offset in one.slots:
-                slot.note(one.name, offset, slot.piece.crcs)
-
-
-def write(store: Store, files: Iterable[File], bar: Any) -> None:
-    """Write ``files``, new and whole, through the client. Raises ``OSError``."""
-    for one in files:
-        store.write(one.name, one.chunks(bar))
-
-
-def _of_client(file: File) -> File:
-    slots = [(slot, offset) for slot, offset in file.slots if slot.origin is None]
-    return File(file.name, file.head, file.size, slots)
-
-
-_Place = tuple[File, Slot, Origin, int]
-
-
-def _by_servers(session: SessionBase, store: str, files: Sequence[File], bar: Any) -> None:
-    places: dict[int, list[_Place]] = {}
+            seen = False
     for file in files:
-        for slot, offset in file.slots:
-            if slot.origin is not None:
-                places.setdefault(id(slot.item), []).append((file, slot, slot.origin, offset))
-    for group in _groups(list(places.values())):
-        targets: dict[int, tuple[File, dict[int, int]]] = {}
-        for file, _, origin, offset in group:
-            targets.setdefault(origin.server, (file, {}))[1][origin.buffer.id] = offset
+        mine = [one for one in file.ranges if not seen or one.server == CLIENT]
+        if mine:
+            places = [(one.lies.offset, one.chunks(bar)) for one in mine]
+            store.write_into(file.name, file.head, places)
+
+
+def _by_servers(
+    session: SessionBase,
+    arrays: Sequence[SavedArray],
+    store: str,
+    files: Sequence[PlannedFile],
+    bar: Any,
+) -> None:
+    heads = {file.name: file.head for file in files}
+    for group in _groups(arrays):
+        names: dict[int, str] = {}
+        offsets: dict[int, dict[int, int]] = {}
+        for id, (_, array) in group.items():
+            for one in array.ranges:
+                names[one.server] = one.lies.file
+                offsets.setdefault(one.server, {})[id] = one.lies.offset
         found = session.client.save_into(
-            {origin.buffer.id: origin.buffer.type for _, _, origin, _ in group},
+            {id: buffer.type for id, (buffer, _) in group.items()},
             store,
-            {k: Target(file.name, file.head, offsets) for k, (file, offsets) in targets.items()},
+            {k: Target(name, heads[name], offsets[k]) for k, name in names.items()},
         )
-        crcs = {(id, one.low): one.crcs for id, some in found.items() for one in some}
-        for file, slot, origin, offset in group:
-            slot.note(file.name, offset, crcs[origin.buffer.id, slot.piece.low])
-            bar.update(slot.nbytes)
+        for id, (_, array) in group.items():
+            crcs = {one.low: one.crcs for one in found[id]}
+            for one in array.ranges:
+                one.lies = replace(one.lies, crcs=crcs[one.lies.low])
+                bar.update(one.nbytes)
 
 
-def _groups(arrays: Sequence[Sequence[_Place]]) -> Iterator[list[_Place]]:
-    """All of them, a message's at a time: each array whole, and none twice in a message."""
-    group: list[_Place] = []
-    ids: set[int] = set()
+def _groups(arrays: Sequence[SavedArray]) -> Iterator[dict[int, tuple[Buffer, SavedArray]]]:
+    """Those of servers by their ids, a message's at a time: none twice in a message."""
+    group: dict[int, tuple[Buffer, SavedArray]] = {}
     nbytes = 0
-    for places in arrays:
-        (_, slot, origin, _), *_ = places
-        full = nbytes >= _MOST_BYTES or len(ids) >= _MOST_ARRAYS
-        if group and (full or origin.buffer.id in ids):
+    for array in arrays:
+        buffer = array.buffer
+        if buffer is None or not array.ranges:
+            continue
+        full = nbytes >= _MOST_BYTES or len(group) >= _MOST_ARRAYS
+        if group and (full or buffer.id in group):
             yield group
-            group, ids, nbytes = [], set(), 0
-        group += places
-        ids.add(origin.buffer.id)
-        nbytes += slot.item.stored.nbytes
+            group, nbytes = {}, 0
+        group[buffer.id] = (buffer, array)
+        nbytes += array.about.nbytes
     if group:
         yield group
 
@@ -174,16 +146,17 @@ def save(
     texts = _checked(place, given, metadata)
     given, marks = with_keys(given, optimizers=optimizers)
     texts |= marks
-    session, items = items_of(given, by_columns=place.kind != "safetensors")
+    plan = plan_of(given, by_columns=place.kind != "safetensors")
     writer = _save_folder if place.kind == DIRECTORY else _save_file
     for attempt in range(_ATTEMPTS):
-        with bar_of("save", sum(one.stored.nbytes for one in items), shown=progress) as bar:
+        with bar_of("save", sum(one.about.nbytes for one in plan.arrays), shown=progress) as bar:
             try:
-                writer(place, session, items, texts, bar)
+                writer(place, plan, texts, bar)
                 return
             except OSError:
                 if attempt + 1 == _ATTEMPTS:
                     raise
+                plan.forget_checksums()
 
 
 def _checked(
@@ -206,82 +179,50 @@ def _checked(
 # --- one file -----------------------------------------------------------------------------------
 
 
-def _save_file(
-    place: Place,
-    session: SessionBase | None,
-    items: Sequence[Item],
-    metadata: Mapping[str, str],
-    bar: Any,
-) -> None:
-    store, slots = place.store, [one.slots() for one in items]
-    planned = _layout(place, items, slots, metadata)
+def _save_file(place: Place, plan: SavePlan, metadata: Mapping[str, str], bar: Any) -> None:
+    store, fresh = place.store, beside(place.file)
     if not isinstance(store, Directory):
-        for slot in _all(slots):
-            for _ in slot.chunks():  # the checksums stand before the data, which are sent once
+        plan.one_file(place.file, place.kind, metadata)  # what it cannot hold is refused here
+        for one in plan.ranges:
+            for _ in one.chunks():  # the checksums stand before the data, which are sent once
                 pass
-        planned = _layout(place, items, slots, metadata)
-        file = _file(place.file, planned, items, slots)
-        store.replace(place.file, chain(file.chunks(bar), [planned.tail]))
+        store.replace(place.file, plan.one_file(place.file, place.kind, metadata).chunks(bar))
         return
-    fresh = beside(place.file)
+    file = plan.one_file(fresh, place.kind, metadata)
     try:
-        store.begin(fresh, planned.head, planned.size)
-        fill(session, store, [_file(fresh, planned, items, slots)], bar)
-        final = _layout(place, items, slots, metadata)
-        ends = [(0, [final.head]), (planned.size - len(final.tail), [final.tail])]
-        store.write_into(fresh, planned.head, ends)
+        store.begin(fresh, file.head, file.size)
+        fill(plan, store, [file], bar)
+        final = plan.one_file(fresh, place.kind, metadata)
+        ends = [(0, [final.head]), (file.size - len(final.tail), [final.tail])]
+        store.write_into(fresh, file.head, ends)
         store.rename(fresh, place.file)
     except BaseException:
         store.delete(fresh)
         raise
 
 
-def _layout(
-    place: Place,
-    items: Sequence[Item],
-    slots: Sequence[Sequence[Slot]],
-    metadata: Mapping[str, str],
-) -> Layout:
-    return layout(place.kind, _found(items, slots), metadata)
-
-
-def _file(
-    name: str, planned: Layout, items: Sequence[Item], slots: Sequence[Sequence[Slot]]
-) -> File:
-    file = File(name, planned.head, planned.size)
-    for item, some, start in zip(items, slots, planned.offsets, strict=True):
-        row_bytes = item.stored.row_bytes
-        file.slots += [(slot, start + slot.piece.low * row_bytes) for slot in some]
-    return file
-
-
 # --- a folder -----------------------------------------------------------------------------------
 
 
-def _save_folder(
-    place: Place,
-    session: SessionBase | None,
-    items: Sequence[Item],
-    metadata: Mapping[str, str],
-    bar: Any,
-) -> None:
-    for one in items:
-        if len(one.stored.shape) > _MOST_RANK:
+def _save_folder(place: Place, plan: SavePlan, metadata: Mapping[str, str], bar: Any) -> None:
+    for one in plan.stored:
+        if len(one.shape) > _MOST_RANK:
             raise NotImplementedError(
-                f"save({one.stored.name}=...): a folder holds arrays of rank {_MOST_RANK} at most, "
-                f"not of shape {one.stored.shape}; save it to a .safetensors file"
+                f"save({one.name}=...): a folder holds arrays of rank {_MOST_RANK} at most, "
+                f"not of shape {one.shape}; save it to a .safetensors file"
             )
-    store, slots = place.store, [one.slots() for one in items]
+    store = place.store
     old = _manifest_of(store)
-    files = _parts(items, slots, 0 if session is None else session.client.servers)
+    files = plan.parts()
     try:
         if isinstance(store, Directory):
             for file in files:
                 store.begin(file.name, file.head, file.size)
-            fill(session, store, files, bar)
+            fill(plan, store, files, bar)
         else:
-            write(store, files, bar)
-        found = _found(items, slots)
+            for file in files:
+                store.write(file.name, file.chunks(bar))
+        found = plan.stored
         about = {one.name: [list(one.shape), one.by_columns] for one in found}
         document = {"kind": SAVED, "metadata": metadata, "arrays": about}
         manifest = Manifest(tuple(map(_kept, found)), document)
@@ -311,41 +252,6 @@ def _manifest_of(store: Store) -> Manifest | None:
     return found
 
 
-def _parts(items: Sequence[Item], slots: Sequence[Sequence[Slot]], servers: int) -> list[File]:
-    """A file for each server, and one for what the client has; those that would be empty not."""
-    by_file: dict[int, list[Slot]] = {}
-    for slot in _all(slots):
-        number = servers if slot.origin is None else slot.origin.server
-        by_file.setdefault(number, []).append(slot)
-    token, made = secrets.token_hex(8), []
-    for number, some in sorted(by_file.items()):
-        head, tensors = formats.safetensors_header(
-            (
-                slot.item.stored.name,
-                slot.item.stored.dtype,
-                (slot.piece.high - slot.piece.low, *slot.item.stored.stored_shape[1:]),
-            )
-            for slot in some
-        )
-        size = tensors[-1].offset + tensors[-1].nbytes
-        file = File(f"part-{token}-{number:05d}.safetensors", head, size)
-        file.slots += [(slot, one.offset) for slot, one in zip(some, tensors, strict=True)]
-        made.append(file)
-    return made
-
-
 def _kept(one: Stored) -> Kept:
     type = array_type(DenseSpace(one.length), dtype_of(one.dtype), one.stored_shape[1:])
     return Kept(0, (one.name,), type, one.pieces)
-
-
-def _found(items: Sequence[Item], slots: Sequence[Sequence[Slot]]) -> list[Stored]:
-    """The arrays with what is known of their pieces now."""
-    return [
-        replace(item.stored, pieces=tuple(slot.piece for slot in some))
-        for item, some in zip(items, slots, strict=True)
-    ]
-
-
-def _all(slots: Sequence[Sequence[Slot]]) -> list[Slot]:
-    return [slot for some in slots for slot in some]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,8 @@ from distvec.array.core.handle import (
 from distvec.graph.node import Buffer
 from ps_backend.durability.file_checksums import FileRange, blank_ranges, crc32, unit_of, units
 from ps_backend.durability.file_ranges import bytes_of
-from ps_backend.durability.files import KINDS, Stored, as_rows
+from ps_backend.durability.files import KINDS, Stored, as_rows, layout
+from ps_backend.durability.formats import safetensors_header
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.program.types import DTYPES
 
@@ -67,67 +69,146 @@ _CHUNK_BYTES = 8 << 20
 """About so many go through the client at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """An array, with the value that it has while it is saved."""
-
-    stored: Stored
-    """With pieces whose checksums are blank, and which lie in no file yet."""
-    read: Callable[[int, int], np.ndarray]
-    """The rows from one number up to another, brought to the client."""
-    origins: tuple[Origin | None, ...]
-    """Of the pieces; None where the client has the values."""
-
-    def slots(self) -> list[Slot]:
-        """One for each piece."""
-        pairs = zip(self.origins, self.stored.pieces, strict=True)
-        return [Slot(self, origin, piece) for origin, piece in pairs]
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """A server's part of a buffer."""
-
-    buffer: Buffer
-    server: int
+CLIENT = -1
+"""In place of a server's number: this process."""
 
 
 @dataclass(slots=True)
-class Slot:
+class SavedRange:
     """Rows of an array that go into one file, from the server that has them or from the client."""
 
-    item: Item
-    origin: Origin | None
-    piece: FileRange
+    array: SavedArray
+    server: int
+    lies: FileRange
+    """Where, once the file is planned; with checksums, once it is written."""
 
     @property
     def nbytes(self) -> int:
         """Of its rows."""
-        return (self.piece.high - self.piece.low) * self.item.stored.row_bytes
+        return (self.lies.high - self.lies.low) * self.array.about.row_bytes
+
+    def place(self, file: str, offset: int) -> None:
+        """Let it lie there."""
+        self.lies = replace(self.lies, file=file, offset=offset)
 
     def chunks(self, bar: Any = None) -> Iterator[memoryview]:
-        """Its bytes, as they go through the client; afterwards ``piece`` has their checksums."""
-        piece, row_bytes = self.piece, self.item.stored.row_bytes
+        """Its bytes, as they go through the client; afterwards their checksums are known."""
+        lies, row_bytes = self.lies, self.array.about.row_bytes
         crcs: list[int] = []
-        step = max(_CHUNK_BYTES // max(piece.unit * row_bytes, 1), 1) * piece.unit
-        for low in range(piece.low, piece.high, step):
-            data = bytes_of(self.item.read(low, min(low + step, piece.high)))
-            crcs += map(crc32, units(data, row_bytes, piece.unit))
+        step = max(_CHUNK_BYTES // max(lies.unit * row_bytes, 1), 1) * lies.unit
+        for low in range(lies.low, lies.high, step):
+            data = bytes_of(self.array.read(low, min(low + step, lies.high)))
+            crcs += map(crc32, units(data, row_bytes, lies.unit))
             yield data
             if bar is not None:
                 bar.update(len(data))
-        self.note(piece.file, piece.offset, tuple(crcs))
-
-    def note(self, file: str, offset: int, crcs: tuple[int, ...]) -> None:
-        """Where it lies, and with which checksums."""
-        piece = self.piece
-        self.piece = FileRange(file, offset, piece.low, piece.high, piece.unit, crcs)
+        self.lies = replace(self.lies, crcs=tuple(crcs))
 
 
-def items_of(
-    arrays: Mapping[str, Any], *, by_columns: bool
-) -> tuple[SessionBase | None, list[Item]]:
-    """The session of ``arrays``, if one has one, and what is to be saved of each, evaluated.
+@dataclass(slots=True)
+class SavedArray:
+    """An array, with the value that it has while it is saved."""
+
+    about: Stored
+    """Without pieces."""
+    read: Callable[[int, int], np.ndarray]
+    """The rows from one number up to another, brought to the client."""
+    buffer: Buffer | None
+    """None where the client has the values."""
+    ranges: list[SavedRange] = field(default_factory=list)
+
+    def split(self, servers: Sequence[int], blank: Sequence[FileRange]) -> SavedArray:
+        """The same, with a range of each of ``servers``."""
+        pairs = zip(servers, blank, strict=True)
+        self.ranges = [SavedRange(self, server, lies) for server, lies in pairs]
+        return self
+
+    @property
+    def stored(self) -> Stored:
+        """With what is known of its ranges now."""
+        return replace(self.about, pieces=tuple([one.lies for one in self.ranges]))
+
+
+@dataclass(slots=True)
+class PlannedFile:
+    """A file that is to be written: the bytes around the rows of ``ranges``, which lie in it."""
+
+    name: str
+    head: bytes
+    size: int
+    ranges: list[SavedRange]
+    tail: bytes = b""
+
+    def chunks(self, bar: Any) -> Iterator[bytes | memoryview]:
+        """All of it, with the rows in the order of their places and nothing in between."""
+        yield self.head
+        for one in sorted(self.ranges, key=lambda one: one.lies.offset):
+            yield from one.chunks(bar)
+        if self.tail:
+            yield self.tail
+
+
+@dataclass(frozen=True, slots=True)
+class SavePlan:
+    """What is saved, and in which files it lies."""
+
+    session: SessionBase | None
+    arrays: Sequence[SavedArray]
+
+    @property
+    def ranges(self) -> list[SavedRange]:
+        """Of all arrays."""
+        return [one for array in self.arrays for one in array.ranges]
+
+    @property
+    def stored(self) -> list[Stored]:
+        """The arrays with what is known of their ranges now."""
+        return [one.stored for one in self.arrays]
+
+    def forget_checksums(self) -> None:
+        """Of an attempt that failed."""
+        for one in self.ranges:
+            one.lies = replace(one.lies, crcs=(0,) * len(one.lies.crcs))
+
+    def one_file(self, name: str, kind: str, metadata: Mapping[str, str]) -> PlannedFile:
+        """All of it in one file, with the checksums that are known now; as long without them.
+
+        ``ValueError`` for what files of ``kind`` cannot hold.
+        """
+        planned = layout(kind, self.stored, metadata)
+        for array, start in zip(self.arrays, planned.offsets, strict=True):
+            for one in array.ranges:
+                one.place(name, start + one.lies.low * array.about.row_bytes)
+        return PlannedFile(name, planned.head, planned.size, self.ranges, planned.tail)
+
+    def parts(self) -> list[PlannedFile]:
+        """A file for each server, and one for what the client has; those that would be empty not.
+
+        Without checksums: a folder has these in its manifest.
+        """
+        last = 0 if self.session is None else self.session.client.servers
+        by_file: dict[int, list[SavedRange]] = {}
+        for one in self.ranges:
+            by_file.setdefault(last if one.server == CLIENT else one.server, []).append(one)
+        token, made = secrets.token_hex(8), []
+        for number, some in sorted(by_file.items()):
+            head, tensors = safetensors_header(
+                (
+                    one.array.about.name,
+                    one.array.about.dtype,
+                    (one.lies.high - one.lies.low, *one.array.about.stored_shape[1:]),
+                )
+                for one in some
+            )
+            name = f"part-{token}-{number:05d}.safetensors"
+            for one, tensor in zip(some, tensors, strict=True):
+                one.place(name, tensor.offset)
+            made.append(PlannedFile(name, head, tensors[-1].offset + tensors[-1].nbytes, some))
+        return made
+
+
+def plan_of(arrays: Mapping[str, Any], *, by_columns: bool) -> SavePlan:
+    """Of what is to be saved of each of ``arrays``, evaluated; in no file yet.
 
     ``by_columns``: whether tables that are split by columns may be saved as they are split; else
     their elements change place first. ``ValueError`` for arrays of two sessions, ``TypeError`` for
@@ -149,28 +230,29 @@ def items_of(
             made.append(_of_servers(name, session, value, turned))
         else:
             made.append(_of_client(name, np.asarray(value), turned))
-    return session, made
+    return SavePlan(session, made)
 
 
-def _of_servers(name: str, session: SessionBase, buffer: Buffer, turned: bool) -> Item:
+def _of_servers(name: str, session: SessionBase, buffer: Buffer, turned: bool) -> SavedArray:
     type, client = buffer.type, session.client
     holders = type.space.holders(client.servers) if type.space.length else []
     ranges = [type.space.range_of(server, client.servers) for server in holders]
-    pieces = blank_ranges(type.space.length, ranges, unit_of(type.space))
-    shape = type.shape[::-1] if turned else type.shape
-    stored = Stored(name, type.dtype.name, shape, tuple(pieces), turned)
-    origins = tuple(Origin(buffer, server) for server in holders)
-    return Item(stored, partial(client.read_rows, buffer.id, type), origins)
+    blank = blank_ranges(type.space.length, ranges, unit_of(type.space))
+    about = Stored(name, type.dtype.name, type.shape[::-1] if turned else type.shape, (), turned)
+    made = SavedArray(about, partial(client.read_rows, buffer.id, type), buffer)
+    return made.split(holders, blank)
 
 
-def _of_client(name: str, values: np.ndarray, turned: bool) -> Item:
+def _of_client(name: str, values: np.ndarray, turned: bool) -> SavedArray:
     rows = as_rows(values)
-    shape = values.shape[::-1] if turned else values.shape
-    own = Stored(name, rows.dtype.name, shape, (), turned)
-    flat = rows.reshape(own.length, -1) if rows.size else rows
-    pieces = blank_ranges(own.length, [(0, own.length)] if own.nbytes else [])
-    stored = Stored(name, rows.dtype.name, shape, tuple(pieces), turned)
-    return Item(stored, lambda low, high: flat[low:high], (None,) * len(pieces))
+    about = Stored(
+        name, rows.dtype.name, values.shape[::-1] if turned else values.shape, (), turned
+    )
+    flat = rows.reshape(about.length, -1) if rows.size else rows
+    blank = blank_ranges(about.length, [(0, about.length)] if about.nbytes else [])
+    return SavedArray(about, lambda low, high: flat[low:high], None).split(
+        (CLIENT,) * len(blank), blank
+    )
 
 
 def _values(name: str, given: Any) -> np.ndarray:
