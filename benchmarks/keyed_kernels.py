@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Ratio, Report, Table, main, seconds_of
-from ps_backend.kernels.keyed.group_by_key import combine
+from ps_backend.kernels.keyed.group_by_key import group_rows
 from ps_backend.kernels.keyed.index import KeyIndex
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.program.initializers import Constant
@@ -197,13 +197,13 @@ def _messages() -> Table:
     """Repeated keys joined, and key lists there and back."""
     rng = np.random.default_rng(5)
     values = rng.standard_normal((BATCH, COLUMNS)).astype(np.float32)
-    columns = ["distinct, %", "combine, ms", "np.unique, add.at, ms"]
+    columns = ["distinct, %", "group_rows, ms", "np.unique, add.at, ms"]
     columns += ["bytes a key", "encode, M/s", "decode, M/s"]
     rows = {}
     for name, top in (("Zipf", 0), ("dense ids", 1 << 20), ("all of int64", 1 << 62)):
         keys = rng.zipf(1.2, BATCH) if not top else rng.integers(-top, top, BATCH)
         batches = [keys.copy() for _ in range(REPEAT)]
-        joined = BATCH / _rate(lambda one: combine(one, values, "add"), batches) / 1e3
+        joined = BATCH / _rate(lambda one: group_rows(one, values, "add"), batches) / 1e3
         peer = BATCH / _rate(lambda one: _by_numpy(one, values), batches[:3]) / 1e3
         lists = [np.unique(one) for one in batches]
         size, data = len(lists[0]), encode(lists[0])

@@ -19,7 +19,7 @@ from ps_backend.client.files import Source, saved_on
 from ps_backend.client.requests import Messages, Requests, Selection, StoredArray
 from ps_backend.client.server_link import Message
 from ps_backend.errors import OutOfBudget, PSError
-from ps_backend.kernels.keyed import group_by_key as repeated
+from ps_backend.kernels.keyed import group_by_key
 from ps_backend.program.initializers import Fill
 from ps_backend.program.keys import Partition, check_keys
 from ps_backend.program.row_program import RowProgram
@@ -62,7 +62,7 @@ class KeyBatch:
         keys = check_keys(given)
         if np.all(keys[1:] > keys[:-1]):
             return cls(keys, None, len(keys))
-        different, inverse = repeated.distinct(keys)
+        different, inverse = group_by_key.unique_keys(keys)
         return cls(different, inverse, len(keys))
 
     def combined(self, rows: npt.NDArray[np.generic], op: str) -> npt.NDArray[np.generic]:
@@ -72,7 +72,7 @@ class KeyBatch:
         """
         if self.inverse is None:
             return rows
-        return repeated.combined(self.inverse, len(self.keys), rows, op)
+        return group_by_key.join_rows(self.inverse, len(self.keys), rows, op)
 
     def expanded(self, rows: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         """A row for each key as it was given, of those for the different ones."""

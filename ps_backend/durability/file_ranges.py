@@ -11,7 +11,6 @@ from ps_backend.durability.file_checksums import FileRange, crc32, units
 from ps_backend.durability.formats import safetensors_header
 from ps_backend.durability.stores import Directory, Store
 from ps_backend.errors import Corrupted
-from ps_backend.program.types import Row
 
 READ_BYTES = 4 << 20
 """About so many are read, and checked, at a time."""
@@ -158,8 +157,3 @@ def _differs(piece: FileRange, number: int, found: int, what: str) -> Corrupted:
         f"{what}: rows {low}:{min(low + piece.unit, piece.high)} in {piece.file} have the CRC "
         f"{found:08x}, but {expected} was written: the file was damaged; load an older one"
     )
-
-
-def row_bytes_of(itemsize: int, row: Row) -> int:
-    """Bytes of one row."""
-    return int(np.prod(row, dtype=np.int64)) * itemsize

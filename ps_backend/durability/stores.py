@@ -157,14 +157,7 @@ class Directory:
 
     def replace(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
         """As ``Store.replace``."""
-        fresh = beside(name)
-        size = self.write(fresh, chunks)
-        try:
-            self.rename(fresh, name)
-        except BaseException:
-            self.delete(fresh)
-            raise
-        return size
+        return _replace(self, self.rename, name, chunks)
 
     def rename(self, name: str, to: str) -> None:
         """Let a file have another name, also instead of the file that has it; durable on return."""
@@ -365,15 +358,11 @@ class Remote:
 
     def replace(self, name: str, chunks: Iterable[bytes | memoryview]) -> int:
         """As ``Store.replace``: of what was broken off, a part would be left under the name."""
-        fresh = beside(name)
-        size = self.write(fresh, chunks)
-        try:
-            self._files.mv(self._at(fresh), self._at(name))
-        except BaseException:
-            self.delete(fresh)
-            raise
+        return _replace(self, self._rename, name, chunks)
+
+    def _rename(self, name: str, to: str) -> None:
+        self._files.mv(self._at(name), self._at(to))
         self._files.invalidate_cache()
-        return size
 
     def read(self, name: str, start: int, into: memoryview) -> None:
         """As ``Store.read``."""
@@ -406,6 +395,23 @@ class Remote:
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}".rstrip("/")
+
+
+def _replace(
+    store: Store,
+    rename: Callable[[str, str], None],
+    name: str,
+    chunks: Iterable[bytes | memoryview],
+) -> int:
+    """Write a file, and then let it have the ``name``; if that fails, the old one stays."""
+    fresh = beside(name)
+    size = store.write(fresh, chunks)
+    try:
+        rename(fresh, name)
+    except BaseException:
+        store.delete(fresh)
+        raise
+    return size
 
 
 def beside(name: str) -> str:

@@ -22,16 +22,16 @@ _IN_ORDER = ("float64", "float32")
 """Sums that depend on the order: they are computed in that of the rows, by compiled loops."""
 
 
-def combine(keys: Integers, values: Array, op: str) -> tuple[Integers, Array, Integers]:
+def group_rows(keys: Integers, values: Array, op: str) -> tuple[Integers, Array, Integers]:
     """The different ones of ``keys``, ascending; a row for each; and where each given one is.
 
-    ``values``: a row for each of ``keys``. See ``combined``.
+    ``values``: a row for each of ``keys``. See ``join_rows``.
     """
-    different, inverse = distinct(keys)
-    return different, combined(inverse, len(different), values, op), inverse
+    different, inverse = unique_keys(keys)
+    return different, join_rows(inverse, len(different), values, op), inverse
 
 
-def distinct(keys: Integers) -> tuple[Integers, Integers]:
+def unique_keys(keys: Integers) -> tuple[Integers, Integers]:
     """The different ones of int64 ``keys``, ascending, and where among them each given one is."""
     if len(keys) < COMPILED_FROM:
         different, inverse = np.unique(keys, return_inverse=True)
@@ -48,7 +48,7 @@ def distinct(keys: Integers) -> tuple[Integers, Integers]:
     return (ordered.keys[is_first] ^ _SIGN).view(np.int64), inverse
 
 
-def combined(inverse: Integers, count: int, values: Array, op: str) -> Array:
+def join_rows(inverse: Integers, count: int, values: Array, op: str) -> Array:
     """A row for each of ``count`` keys: those of ``values`` whose ``inverse`` it is, joined.
 
     One after the other, as they come, so floats have the same bits each time. ``op``: "add", "min",

@@ -15,7 +15,7 @@ from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
 from ps_backend.program.types import ValueType
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
-from ps_backend.server.state.keyed.row_run import Prepared, RowRun, StagedRows, located
+from ps_backend.server.state.keyed.row_run import PreparedRows, RowRun, StagedRows
 from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
 from ps_backend.server.state.keyed.user_function import UserFunctionRun
 from ps_backend.server.state.memory import MemoryBlock
@@ -163,7 +163,7 @@ def look_up(session: ServerSession, request: pb.Request, payload: Payload) -> Re
             parts = parts[some:]
     if body.find:
         with space.lock:
-            np.greater_equal(located(space, keys), 0, out=found[0].view(np.bool_))
+            np.greater_equal(space.locate(keys), 0, out=found[0].view(np.bool_))
     del blocks
     return Response(pb.Reply(payload=size), [byte_view(block.bytes[:size])], [block])
 
@@ -210,7 +210,7 @@ def reserve_rows(
             if not isinstance(staged, StagedRows):
                 raise ValueError(f"slot {slot} of round {round!r} has no rows of keys")
             rows.append(staged)
-    session.rounds.keep_prepared(round, Prepared(rows))
+    session.rounds.keep_prepared(round, PreparedRows(rows))
 
 
 def _remove_bounds(body: pb.RemoveKeys) -> None:

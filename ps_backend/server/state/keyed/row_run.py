@@ -93,14 +93,14 @@ class RowRun:
         count = len(keys.keys)
         if ahead is None and self.program.changes and count > _AT_ONCE:  # all of it, or nothing
             with space.lock:
-                locations = located(space, keys)
+                locations = space.locate(keys)
                 if space.admission is None and locations.min() < 0:
                     ahead = space.reserve_for(space.index.missing(keys.keys, locations))
         for low in range(0, count, _AT_ONCE):
             high = min(low + _AT_ONCE, count)
             with space.lock:
                 refuse_freed(self.arrays)
-                locations = located(space, keys)[low:high]
+                locations = space.locate(keys)[low:high]
                 if self.program.changes:
                     space.insert(keys.keys[low:high], locations, ahead)
                     keys.version = space.version  # the others of these keys are missing still
@@ -167,12 +167,7 @@ class RowRun:
         places = {sweep.outputs[k]: array for k, array in returned.items()}
         inputs: list[Array] = []
         for number, place in enumerate(program.gathers):
-            array = self.arrays[place]
-            rows = places.get(number)
-            if rows is None:
-                rows = np.empty((count, *array.type.row), array.type.dtype)
-            array.store.gather(locations, keys, rows)
-            inputs.append(rows)
+            inputs.append(self.arrays[place].gather(locations, keys, places.get(number)))
         inputs += given
         if program.with_keys:
             inputs.append(keys)
@@ -210,18 +205,6 @@ def _compiled(program: RowProgram) -> tuple[Kernel | None, Sequence[int], HotRow
 _remembered = lru_cache(maxsize=1024)(_compiled)
 
 
-def located(space: KeyedSpace, keys: KeyList) -> Locations:
-    """Where the keys are now, -1 for those that are not here. The caller holds the lock."""
-    if keys.locations is None or keys.removals != space.removals:
-        keys.locations = space.index.find(keys.keys)
-        keys.removals = space.removals
-    elif keys.version != space.version:  # others may have inserted what was missing
-        missing = np.flatnonzero(keys.locations < 0)
-        keys.locations[missing] = space.index.find(keys.keys[missing])
-    keys.version = space.version
-    return keys.locations
-
-
 def verify_arrays(program: RowProgram, arrays: Sequence[KeyedRows]) -> None:
     """Raise ``InvalidProgram`` unless the arrays are of the types that a program has there."""
     sweep = program.sweep
@@ -248,7 +231,7 @@ class StagedRows:
     """Rows that came narrowed, as they are."""
 
 
-class Prepared:
+class PreparedRows:
     """Row programs in the order in which they are to run, and room for the keys they insert."""
 
     def __init__(self, rows: Sequence[StagedRows]) -> None:

@@ -26,6 +26,7 @@ Keys = npt.NDArray[np.int64]
 Locations = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 ByBucket = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
 
 _SLOT = 0xFFFFFFFF
 """The bits of a location that are the slot; those above are the bucket."""
@@ -51,6 +52,13 @@ class KeyedRows:
     store: RowStore
     is_freed: bool = False
     """It does not grow with the space any more."""
+
+    def gather(self, locations: Locations, keys: Keys, rows: Array | None = None) -> Array:
+        """The row at each location, in ``rows`` if they are given: see ``RowStore.gather``."""
+        if rows is None:
+            rows = np.empty((len(keys), *self.type.row), self.type.dtype)
+        self.store.gather(locations, keys, rows)
+        return rows
 
 
 @dataclass(slots=True, eq=False)
@@ -178,6 +186,17 @@ class KeyedSpace:
                 self._settle(None)
 
     # --- keys -------------------------------------------------------------------------------------
+
+    def locate(self, keys: KeyList) -> Locations:
+        """Where the keys are now, -1 for those that are not here. The caller holds the lock."""
+        if keys.locations is None or keys.removals != self.removals:
+            keys.locations = self.index.find(keys.keys)
+            keys.removals = self.removals
+        elif keys.version != self.version:  # others may have inserted what was missing
+            missing = np.flatnonzero(keys.locations < 0)
+            keys.locations[missing] = self.index.find(keys.keys[missing])
+        keys.version = self.version
+        return keys.locations
 
     def insert(self, keys: Keys, locations: Locations, ahead: Reservation | None = None) -> None:
         """Give slots to the ``keys`` whose ``locations`` are -1, as far as they are admitted.
@@ -324,9 +343,9 @@ class SnapshotRows:
 
     type: ValueType
     block: MemoryBlock
-    array: npt.NDArray[Any]
+    array: Array
 
-    def of(self, part: Part) -> npt.NDArray[Any]:
+    def of(self, part: Part) -> Array:
         """The rows, which the sender believes to be ``part`` of an array."""
         if (part.type.value, part.high - part.low) != (self.type, len(self.array)):
             raise InvalidProgram(f"{len(self.array)} rows of {self.type} were kept, not {part}")

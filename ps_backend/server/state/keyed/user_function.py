@@ -18,7 +18,7 @@ from ps_backend.plugins import RowPlugin
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Scalar
 from ps_backend.program.user_signatures import EACH, KEYS, NUMBER, ROWS
-from ps_backend.server.state.keyed.row_run import located, verify_arrays
+from ps_backend.server.state.keyed.row_run import verify_arrays
 from ps_backend.server.state.keyed.space import KeyedRows, KeyedSpace, KeyList, refuse_freed
 from ps_backend.server.state.memory import Memory
 
@@ -60,14 +60,9 @@ class UserFunctionRun:
         )
         with space.lock:
             refuse_freed(self.arrays)
-            locations = located(space, keys)
-            inputs: list[Array] = []
-            for place in program.gathers:
-                array = self.arrays[place]
-                rows = np.empty((count, *array.type.row), array.type.dtype)
-                array.store.gather(locations, keys.keys, rows)
-                inputs.append(rows)
-            inputs += given
+            locations = space.locate(keys)
+            gathered = (self.arrays[place] for place in program.gathers)
+            inputs = [*(array.gather(locations, keys.keys) for array in gathered), *given]
             if program.with_keys:
                 inputs.append(_read_only(keys.keys))
             results = self._call(inputs, count)

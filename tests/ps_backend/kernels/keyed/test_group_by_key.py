@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ps_backend.kernels.collectives import sorting as ordered_keys
-from ps_backend.kernels.keyed import group_by_key as repeated
-from ps_backend.kernels.keyed.group_by_key import combine, distinct
+from ps_backend.kernels.keyed import group_by_key
+from ps_backend.kernels.keyed.group_by_key import group_rows, unique_keys
 
 KEYS = st.lists(
     st.sampled_from([0, -1, -(1 << 63), (1 << 63) - 1, 5, 6, 7]) | st.integers(-300, 300),
@@ -21,7 +21,7 @@ JOINS = {"add": np.add, "min": np.minimum, "max": np.maximum, "replace": lambda 
 @pytest.fixture(params=["NumPy", "compiled"])
 def engine(request, monkeypatch):
     least = 1 if request.param == "compiled" else 1 << 60
-    for module in (repeated, ordered_keys):
+    for module in (group_by_key, ordered_keys):
         monkeypatch.setattr(module, "COMPILED_FROM", least)
 
 
@@ -43,7 +43,7 @@ def test_beside_a_dict():
         rows = {}
         for key, value in zip(keys, values, strict=True):
             rows[key] = JOINS[op](rows[key], value) if key in rows else value
-        different, joined, inverse = combine(given, values, op)
+        different, joined, inverse = group_rows(given, values, op)
         assert different.dtype == inverse.dtype == np.int64 and joined.dtype == dtype
         assert different.tolist() == sorted(rows)
         assert different[inverse].tolist() == keys
@@ -55,6 +55,6 @@ def test_beside_a_dict():
 
 def test_many_rows_of_few_keys():
     keys = np.random.default_rng(0).integers(-50, 50, 70_000)
-    different, inverse = distinct(keys)
+    different, inverse = unique_keys(keys)
     assert np.array_equal(different, np.unique(keys))
     assert np.array_equal(different[inverse], keys)
