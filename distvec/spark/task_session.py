@@ -7,16 +7,19 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from pyspark import AccumulatorParam, SparkContext, TaskContext
 
 from distvec.durability.policy import Durability
 from distvec.session import Session
 from distvec.spark.cluster.registry_service import RemoteDirectory
-from distvec.spark.cluster.supervised_servers import SupervisedServers
+from distvec.spark.cluster.supervised_servers import SupervisedServers, authority_for
 from ps_backend.client import Client, Counters, Tls
 from ps_backend.errors import ServerLost
+
+if TYPE_CHECKING:
+    from ps_backend.processes.certificates import Authority
 
 T = TypeVar("T")
 
@@ -104,7 +107,7 @@ def _is_there(access: SessionTicket) -> bool:
     """Does the registry know of all servers where they are now?"""
     if access.registry is None:
         return False
-    directory = RemoteDirectory(access.registry, access.token)
+    directory = RemoteDirectory(access.registry, access.token, access.tls)
     return all(directory.locate(server) for server in range(len(access.addresses)))
 
 
@@ -119,7 +122,7 @@ def _connect(access: SessionTicket) -> Client:
             eager=access.eager,
         )
     return Client.follow(
-        RemoteDirectory(access.registry, access.token),
+        RemoteDirectory(access.registry, access.token, access.tls),
         len(access.addresses),
         token=access.token,
         session=access.secret,
@@ -220,6 +223,11 @@ class TaskSession(Session):
     def joinable(self) -> WorkerSession:
         """What keyed arrays have as their session in tasks. It holds the token, as ``access``."""
         return WorkerSession(self.access)
+
+    def _authority(self, host: str) -> Authority | None:
+        """Who signs for what the driver serves to tasks, which reach it as ``host``: as for the
+        servers that were started here."""
+        return authority_for(None, host) if self._servers is None else self._servers.authority
 
     @property
     def access(self) -> SessionTicket:

@@ -21,6 +21,7 @@ from ps_backend.client.signals import (
     hold_lock_if_handled,
 )
 from ps_backend.transport import Location, Tls, tls_of
+from ps_backend.transport.messages import MessageClient, ask_once
 from ps_backend.wire.barriers import OPERATIONS, Key, Total, Winner
 from ps_backend.wire.keyed import SpaceCopy, SpaceState
 from ps_backend.wire.quantize import KINDS as WIRES
@@ -42,6 +43,7 @@ __all__ = [
     "Loop",
     "LoopRank",
     "Mailbox",
+    "MessageClient",
     "Pinned",
     "Pulled",
     "Question",
@@ -55,6 +57,7 @@ __all__ = [
     "Total",
     "WantedSpace",
     "Winner",
+    "ask_once",
     "cancel_on_ctrl_c",
     "defer_signals",
     "hold_lock",

@@ -42,6 +42,11 @@ class Authority:
         """For processes of this machine."""
         return Signer(self.tls.authority.decode(), self.sign)
 
+    def new_identity(self) -> InMemoryIdentity:
+        """Of a service of this process, with a new key."""
+        key, request = new_key()
+        return held_identity(key, self.sign(request), self.tls.authority.decode())
+
     def sign(self, request: str) -> str:
         """A server's certificate (PEM) for the key of a ``request`` (PEM), whatever names that has.
 

@@ -22,6 +22,7 @@ SPARED = (
     "ps_backend.kernels.numexpr_engine",  # numexpr
     "ps_backend.kernels.numpy_engine",
     "ps_backend.processes.certificates",  # cryptography
+    "ps_backend.processes.message_server",  # all that servers consist of
     "ps_backend.program.compiled_",  # numba
     "pyarrow",
     "pyspark",

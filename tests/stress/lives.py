@@ -21,7 +21,7 @@ import numpy as np
 
 import distvec as dv
 from distvec.spark.cluster.registry import Registry
-from distvec.spark.cluster.registry_service import RegistryService
+from distvec.spark.cluster.registry_service import serve_registry
 from distvec.spark.cluster.supervise import RegistryClient, ServerSpec, Supervisor
 from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb
@@ -134,7 +134,7 @@ def _zombies(trials: int) -> Row:
     failures, waited = 0, []
     for _ in range(trials):
         registry = Registry(1)
-        listening = RegistryService(registry, "127.0.0.1", "127.0.0.1", TOKEN)
+        listening = serve_registry(registry, "127.0.0.1", "127.0.0.1", TOKEN)
         command = [sys.executable, "-c", _SUPERVISOR, json.dumps(listening.address), TOKEN]
         with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": _ROOT}) as first:
             registry.wait_until_serving(60)

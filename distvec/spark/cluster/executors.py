@@ -110,7 +110,7 @@ class ExecutorServers(SupervisedServers):
             servers,
             memory,
             threads,
-            authority="" if self.signer is None else self.signer.authority,
+            tls=self.tls,
             extensions=extensions,
         )
         self._context = spark_context

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,8 +17,8 @@ from distvec.spark.cluster.registry import (
     STOP,
     Claim,
 )
-from distvec.spark.cluster.signed_lines import SignedLines, connect
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget
+from ps_backend.client import MessageClient, Tls
 from ps_backend.errors import PSError
 from ps_backend.processes.server_process import START_SECONDS, KeptServer, Signer
 
@@ -42,8 +41,8 @@ class ServerSpec:
     memory: int | None
     threads: int
     placement: int = 0
-    authority: str = ""
-    """The certificate (PEM) of who signs those of servers; without one they serve without TLS."""
+    tls: Tls | None = None
+    """How servers and the registry are known: who signs their certificates. None: without TLS."""
     extensions: Extensions = NO_EXTENSIONS
     start_seconds: float = START_SECONDS
     """A server process that does not answer so long after its start is given up."""
@@ -60,9 +59,9 @@ class Grant:
 class RegistryClient:
     """Where a task claims its server's number: the registry on the driver."""
 
-    def __init__(self, address: tuple[str, int], key: str) -> None:
-        self._address, self._key = address, key
-        self._lines: SignedLines | None = None
+    def __init__(self, address: tuple[str, int], key: str, tls: Tls | None = None) -> None:
+        self._address, self._key, self._tls = address, key, tls
+        self._client: MessageClient | None = None
 
     def claim(self, claim: Claim, seconds: float) -> Grant:
         """What to do; the registry waits a moment if that is nothing new.
@@ -78,11 +77,9 @@ class RegistryClient:
 
     def _ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
         try:
-            if self._lines is None:
-                self._lines = connect(self._address, self._key, seconds)
-            self._lines.seconds = seconds
-            self._lines.send(question)
-            return self._lines.receive()
+            if self._client is None:
+                self._client = MessageClient(self._address, self._key, seconds, self._tls)
+            return self._client.ask(question, seconds)
         except OSError:
             self.close()
             raise
@@ -90,14 +87,13 @@ class RegistryClient:
     @property
     def host(self) -> str:
         """The address by which the driver reached this machine: others do, too."""
-        return "127.0.0.1" if self._lines is None else self._lines.local_host
+        return "127.0.0.1" if self._client is None else self._client.local_host
 
     def close(self) -> None:
         """Leave. Idempotent."""
-        lines, self._lines = self._lines, None
-        if lines is not None:
-            with suppress(OSError):
-                lines.close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
 
 def supervise(orders: ServerSpec, numbers: Iterable[int]) -> Iterator[int]:
@@ -109,7 +105,7 @@ def supervise(orders: ServerSpec, numbers: Iterable[int]) -> Iterator[int]:
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("supervise runs inside a Spark task")
-    desk = RegistryClient(orders.registry, orders.token)
+    desk = RegistryClient(orders.registry, orders.token, orders.tls)
     retry = context.attemptNumber() > 0
     Supervisor(orders, server, context.taskAttemptId(), desk, retry=retry).run()
     return iter(())
@@ -141,12 +137,15 @@ class Supervisor:
         """The server may answer until then, by the monotonic clock."""
         self._unanswered = False
         """Has the registry not answered the last claim?"""
+        signer = None
+        if orders.tls is not None:
+            signer = Signer(orders.tls.authority.decode(), self._certify)
         self._kept = KeptServer(
             f"server {server}",
             token=orders.token,
             threads=orders.threads,
             memory=default_budget(orders.servers) if orders.memory is None else orders.memory,
-            signer=Signer(orders.authority, self._certify) if orders.authority else None,
+            signer=signer,
             extensions=orders.extensions,
             start_seconds=orders.start_seconds,
         )

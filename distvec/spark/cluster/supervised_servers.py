@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from distvec.spark.cluster.registry import ServerDirectory
-from distvec.spark.cluster.registry_service import RegistryService
+from distvec.spark.cluster.registry_service import serve_registry
 from ps_backend.arguments import is_loopback
 from ps_backend.client import Client, Tls
 from ps_backend.errors import PSError, ServerLost
 
 if TYPE_CHECKING:
     from ps_backend.processes.certificates import Authority
+    from ps_backend.processes.message_server import MessageServer
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,13 +77,12 @@ class SupervisedServers(ABC):
         """Who signs the servers' certificates; None if they serve without TLS."""
         self.signer = None if self.authority is None else self.authority.signer
         self._stopping, self._failure = threading.Event(), ""
-        self._service: RegistryService | None = None
+        self._service: MessageServer | None = None
 
     def serve_directory(self, directory: ServerDirectory, bind: str) -> None:
         """Let tasks ask ``directory``, at the address ``bind`` of this machine."""
-        sign = None if self.signer is None else self.signer.sign
         self.directory = directory
-        self._service = RegistryService(directory, self._host, bind, self.token, sign)
+        self._service = serve_registry(directory, self._host, bind, self.token, self.authority)
 
     @property
     def registry_address(self) -> tuple[str, int]:

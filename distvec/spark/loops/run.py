@@ -94,10 +94,17 @@ class LoopDriver:
         conf, access = context.getConf(), self._ps.access
         host = conf.get("spark.driver.host") or "127.0.0.1"
         bind = conf.get("spark.driver.bindAddress") or host
-        self._listener = Listener(host, bind, access.token)
+        self._listener = Listener(host, bind, access.token, self._ps._authority(host))
         arrays, driver = tuple(self._arrays), self._listener.address
         assignment = Assignment(
-            access, self.loop.name, self._size, arrays, driver, self._began, self._barrier
+            access,
+            self.loop.name,
+            self._size,
+            arrays,
+            driver,
+            self._listener.tls,
+            self._began,
+            self._barrier,
         )
         if self._size < rdd.getNumPartitions():
             rdd = rdd.coalesce(self._size)

@@ -25,10 +25,10 @@ from pyspark import TaskContext
 from distvec.array.indexing.pull_push import as_indices
 from distvec.spark.jobs.failures import Failure
 from distvec.spark.loops.checkpoint_barrier import BarrierSpec, WorkerBarrier
-from distvec.spark.loops.worker_progress import LineWriter, Reporter, WorkerReport
+from distvec.spark.loops.worker_progress import ANSWER_SECONDS, LineWriter, Reporter, WorkerReport
 from distvec.spark.rounds.contribute import as_values
 from distvec.spark.task_session import SessionTicket, join
-from ps_backend.client import Indices, LoopRank, Pulled, SharedArray
+from ps_backend.client import Indices, LoopRank, MessageClient, Pulled, SharedArray, Tls
 from ps_backend.errors import LoopClosed, SessionUnknown
 
 _MOST_LAPS = 100
@@ -240,6 +240,8 @@ class Assignment:
     size: int
     targets: tuple[SharedArray, ...]
     driver: tuple[str, int]
+    driver_tls: Tls | None = None
+    """How the driver is known."""
     began: int = 0
     """The clock at which the workers began."""
     barrier: BarrierSpec | None = None
@@ -287,9 +289,13 @@ def _train(
             loop_rank.rank, loop_rank.attempt, worker.now, watch.take(), lines, done, failure
         )
 
-    key = assignment.access.token
+    def connect() -> MessageClient:
+        return MessageClient(
+            assignment.driver, assignment.access.token, ANSWER_SECONDS, assignment.driver_tls
+        )
+
     with (
-        closing(Reporter(assignment.driver, key, tell)) as reporter,
+        closing(Reporter(connect, tell)) as reporter,
         closing(LineWriter(reporter.print_line)) as out,
         redirect_stdout(out),
         redirect_stderr(out),

@@ -1,6 +1,6 @@
 """What workers of a loop tell the driver, and what it knows of them: who lives, who is slow.
 
-A worker keeps one signed connection to the driver (``signed_lines``) and reports twice a second,
+A worker keeps one connection to the driver and reports twice a second,
 at once where something was printed. Nothing of the loop depends on it but the driver's view.
 """
 
@@ -11,20 +11,26 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from queue import SimpleQueue
 from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from distvec.spark.cluster.signed_lines import SignedLines, connect
-from distvec.spark.cluster.signed_service import SignedService
+from distvec.spark.cluster.registry_service import serve_messages
+from ps_backend.client import MessageClient
 from ps_backend.errors import PSError
+
+if TYPE_CHECKING:
+    from ps_backend.processes.certificates import Authority
 
 _REPORT_SECONDS = 0.5
 _SILENCE_SECONDS = 60.0
-_CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 5.0
+"""The driver has so long to answer a report."""
+
 _CLOSE_SECONDS = 10.0
 
 _MOST_CHARACTERS = 4000
@@ -48,19 +54,26 @@ class WorkerReport:
     """What ended it, if it raised: ``Failure.as_text``."""
 
 
-class Listener(SignedService):
+class Listener:
     """The driver's side: collects the reports of all workers in ``reports``."""
 
-    def __init__(self, host: str, bind: str, key: str) -> None:
-        """As ``SignedService``."""
+    def __init__(self, host: str, bind: str, key: str, authority: Authority | None) -> None:
+        """Listen, as ``serve_messages``."""
         self.reports: SimpleQueue[WorkerReport] = SimpleQueue()
-        super().__init__(host, bind, key, name="distvec-reports", silence=_SILENCE_SECONDS)
+        self.tls = None if authority is None else authority.tls
+        """How workers know it."""
+        self._server = serve_messages(
+            lambda: nullcontext(self._take), host, bind, key, authority, silence=_SILENCE_SECONDS
+        )
+        self.address = self._server.address
 
-    def converse(self, lines: SignedLines) -> None:
-        """Take one report after the other."""
-        while True:
-            self.reports.put(WorkerReport(**lines.receive()))
-            lines.send({})
+    def close(self) -> None:
+        """Take no more reports. Idempotent."""
+        self._server.close()
+
+    def _take(self, report: dict[str, Any]) -> dict[str, Any]:
+        self.reports.put(WorkerReport(**report))
+        return {}
 
 
 class Reporter:
@@ -70,14 +83,16 @@ class Reporter:
     """
 
     def __init__(
-        self, address: tuple[str, int], key: str, tell: Callable[[Sequence[str]], WorkerReport]
+        self,
+        connect: Callable[[], MessageClient],
+        tell: Callable[[Sequence[str]], WorkerReport],
     ) -> None:
-        """``tell`` makes a report, with these lines."""
-        self._address, self._key, self._tell = address, key, tell
+        """``connect`` to the driver; ``tell`` makes a report, with these lines."""
+        self._connect, self._tell = connect, tell
         self._waiting: deque[str] = deque(maxlen=_MOST_LINES)
         self._unsent: WorkerReport | None = None
         self._wake, self._closing = threading.Event(), threading.Event()
-        self._connection: SignedLines | None = None
+        self._connection: MessageClient | None = None
         self._thread = threading.Thread(target=self._run, name="distvec-reporter", daemon=True)
         self._thread.start()
 
@@ -112,9 +127,8 @@ class Reporter:
             self._unsent = self._tell(self._some_lines())
         try:
             if self._connection is None:
-                self._connection = connect(self._address, self._key, _CONNECT_SECONDS)
-            self._connection.send(asdict(self._unsent))
-            self._connection.receive()
+                self._connection = self._connect()
+            self._connection.ask(asdict(self._unsent), ANSWER_SECONDS)
         except (OSError, PSError):
             if self._connection is not None:
                 self._connection.close()

@@ -71,9 +71,16 @@ Context = Callable[[], ssl.SSLContext]
 class FramedServer:
     """Takes connections, and answers one request after the other on each. Thread-safe."""
 
-    def __init__(self, respond: Respond, token: str | None, context: Context | None) -> None:
-        """``context`` None: nothing is encrypted."""
-        self._respond, self._context = respond, context
+    def __init__(
+        self,
+        respond: Respond,
+        token: str | None,
+        context: Context | None,
+        *,
+        most: int = MOST_CONNECTIONS,
+    ) -> None:
+        """``context`` None: nothing is encrypted. ``most``: connections that are let in."""
+        self._respond, self._context, self._most = respond, context, most
         self._admission = secrets.token_bytes(32)
         self._proof, self._own_proof = proofs_of(token, self._admission)
         self._listeners: list[socket.socket] = []
@@ -104,9 +111,9 @@ class FramedServer:
         self.port = listener.getsockname()[1]
         self._listeners.append(listener)
 
-    def start(self) -> None:
+    def start(self, *, unix: bool = True) -> None:
         """Begin to take connections, also at a Unix socket; returns at once."""
-        if has_unix_sockets():
+        if unix and has_unix_sockets():
             self._bind_unix(f"distvec-{secrets.token_hex(16)}")
         for listener in self._listeners:
             self._in_thread(self._accept, listener)
@@ -192,10 +199,10 @@ class FramedServer:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            framed = self._let_in(connection)
+            framed, own_proof = self._let_in(connection)
             if framed is not None:
                 with self._numbering(framed) as number:
-                    framed.send_proof(self._own_proof + number, _wait)
+                    framed.send_proof(own_proof + number, _wait)
                     self._converse(framed)
         except (OSError, ValueError, DecodeError) as error:
             _LOG.debug("a connection was ended: %s", error)
@@ -206,8 +213,12 @@ class FramedServer:
                 self._changed.notify_all()
             connection.close()
 
-    def _let_in(self, connection: socket.socket) -> FramedConnection | None:
-        """None for a stranger, and if there is no room."""
+    def _proofs(self, framed: FramedConnection) -> tuple[bytes, bytes]:
+        """What this connection has to show, and is shown."""
+        return self._proof, self._own_proof
+
+    def _let_in(self, connection: socket.socket) -> tuple[FramedConnection | None, bytes]:
+        """None for a stranger, and if there is no room; and what is shown to who is let in."""
         plain, is_near = PlainStream(connection, _LOOK_SECONDS), connection.family == socket.AF_UNIX
         stream: Stream = plain
         if not is_near:
@@ -215,13 +226,14 @@ class FramedServer:
             if self._context is not None:
                 stream = TlsStream(plain, self._context(), _wait)
         framed = FramedConnection(connection, stream, MOST_REQUEST_BYTES, looks_out=is_near)
-        proof = bytearray(len(self._proof))
+        expected, own_proof = self._proofs(framed)
+        proof = bytearray(len(expected))
         framed.take(memoryview(proof), _wait)
-        is_known = hmac.compare_digest(proof, self._proof)
+        is_known = hmac.compare_digest(proof, expected)
         with self._changed:
             self._strangers.pop(connection, None)
-            room = len(self._connections) - len(self._strangers) <= MOST_CONNECTIONS
-        return framed if is_known and room else None
+            room = len(self._connections) - len(self._strangers) <= self._most
+        return (framed if is_known and room else None), own_proof
 
     @contextmanager
     def _numbering(self, framed: FramedConnection) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 
 from distvec.spark.cluster.registry import Registry
-from distvec.spark.cluster.registry_service import RegistryService
+from distvec.spark.cluster.registry_service import serve_registry
 from distvec.spark.cluster.supervise import RegistryClient, ServerSpec, Supervisor
 from ps_backend.errors import PSError
 from tests.waiting import PATIENCE, join_all
@@ -17,7 +17,7 @@ KEY = "a key for tests"
 @contextmanager
 def service(servers):
     registry = Registry(servers)
-    listening = RegistryService(registry, "127.0.0.1", "127.0.0.1", KEY)
+    listening = serve_registry(registry, "127.0.0.1", "127.0.0.1", KEY)
     try:
         yield registry, listening
     finally:

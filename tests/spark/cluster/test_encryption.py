@@ -12,12 +12,11 @@ import pytest
 
 from distvec.spark import PSContext
 from distvec.spark.cluster.registry import Claim, Registry
-from distvec.spark.cluster.registry_service import RegistryService
-from distvec.spark.cluster.signed_lines import ask_once
+from distvec.spark.cluster.registry_service import serve_registry
 from distvec.spark.cluster.supervise import RegistryClient, ServerSpec, Supervisor
 from distvec.spark.cluster.supervised_servers import authority_for
 from distvec.spark.task_session import join
-from ps_backend.client import Client
+from ps_backend.client import Client, ask_once
 from ps_backend.errors import ServerLost
 from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.program.spaces import DenseSpace
@@ -38,9 +37,9 @@ X = np.arange(float(SPACE.length))
 def running(authority):
     """A registry and one server, which a supervisor elsewhere keeps running."""
     registry = Registry(1)
-    listening = RegistryService(registry, "127.0.0.1", "127.0.0.1", KEY, authority.sign)
-    orders = ServerSpec(listening.address, KEY, 1, 1 << 26, 1, authority=authority.signer.authority)
-    supervisor = Supervisor(orders, 0, 1, RegistryClient(listening.address, KEY))
+    listening = serve_registry(registry, "127.0.0.1", "127.0.0.1", KEY, authority)
+    orders = ServerSpec(listening.address, KEY, 1, 1 << 26, 1, tls=authority.tls)
+    supervisor = Supervisor(orders, 0, 1, RegistryClient(listening.address, KEY, authority.tls))
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:
@@ -88,12 +87,15 @@ def test_who_has_no_key_gets_no_certificate():
     authority = Authority()
     _, request = new_key()
     with running(authority) as (_, listening):
-        with pytest.raises(ConnectionError, match="left"):
-            ask_once(listening.address, "another key", {"certify": request}, PATIENCE)
-        found = ask_once(listening.address, KEY, {"certify": request}, PATIENCE)
+        address, tls = listening.address, authority.tls
+        with pytest.raises(ConnectionError, match="ended"):
+            ask_once(address, "another key", {"certify": request}, PATIENCE, tls)
+        found = ask_once(address, KEY, {"certify": request}, PATIENCE, tls)
         assert found["certificate"].startswith("-----BEGIN CERTIFICATE")
         with pytest.raises(ConnectionError, match="left"):
-            ask_once(listening.address, KEY, {"certify": "no request"}, PATIENCE)
+            ask_once(address, KEY, {"certify": "no request"}, PATIENCE, tls)
+        with pytest.raises(OSError, match="certificate verify failed"):
+            ask_once(address, KEY, {"locate": 0}, PATIENCE, Authority().tls)
 
 
 @pytest.mark.parametrize(

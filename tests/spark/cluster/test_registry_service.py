@@ -1,19 +1,24 @@
-"""The registry's socket: signatures, strangers, and silence."""
+"""The registry's port: proofs, strangers, and silence."""
 
 from __future__ import annotations
 
+import json
 import socket
+import struct
 import threading
+import time
 from contextlib import ExitStack, suppress
 
 import pytest
 
 from distvec.spark.cluster.registry import SERVE, Claim
 from distvec.spark.cluster.registry_service import RemoteDirectory
-from distvec.spark.cluster.signed_lines import SignedLines, ask_once
-from distvec.spark.cluster.signed_service import _MOST_UNKNOWN
+from ps_backend.client import MessageClient, ask_once
 from ps_backend.errors import AuthenticationError, ServerLost
+from ps_backend.server.endpoints.framed_server import MOST_STRANGERS
 from ps_backend.transport import Location
+from ps_backend.transport.framed import PlainStream
+from ps_backend.transport.messages import NONCE_BYTES
 from tests.spark.cluster.registries import KEY, service
 from tests.waiting import PATIENCE, join_all, wait_for
 
@@ -32,23 +37,27 @@ def test_a_directory_elsewhere_asks_the_registry():
 
 def test_another_key_is_refused_by_both_sides():
     with service(1) as (registry, listening):
-        with pytest.raises(ConnectionError, match="left"):
+        with pytest.raises(ConnectionError, match="ended"):
             ask_once(
                 listening.address, "another key", {"claim": {"server": 0, "attempt": 1}}, PATIENCE
             )
         assert registry.owned == 0
         assert ask_once(listening.address, KEY, {"locate": 0}, PATIENCE) == {}
-    left, right = socket.socketpair()
-    ends = []
-    thread = threading.Thread(target=lambda: ends.append(SignedLines(left, KEY, asks=False)))
-    thread.start()
-    asker = SignedLines(right, "another key", asks=True)
-    join_all(thread)
-    ends[0].send({"over": "a lie"})
-    with pytest.raises(AuthenticationError, match="wrong signature"):
-        asker.receive()
-    ends[0].close()
-    asker.close()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=pretend, args=[listener])
+        thread.start()
+        with pytest.raises(AuthenticationError, match="has another key"):
+            ask_once(listener.getsockname(), KEY, {"locate": 0}, PATIENCE)
+        join_all(thread)
+
+
+def pretend(listener: socket.socket) -> None:
+    """Lets in whoever comes, without the key."""
+    connection, _ = listener.accept()
+    with connection, suppress(ConnectionError):
+        connection.sendall(bytes(NONCE_BYTES + 1000))
+        while connection.recv(1000):
+            pass
 
 
 @pytest.mark.parametrize("junk", [b"", b"\n", b"GET / HTTP/1.1\r\n\r\n", b"x" * 100_000, b"\xff\n"])
@@ -60,66 +69,56 @@ def test_strangers_change_nothing(junk):
         assert registry.owned == 0
 
 
-def test_a_recorded_line_cannot_be_sent_again():
-    with (
-        service(1) as (registry, listening),
-        socket.create_connection(listening.address, PATIENCE) as raw,
-    ):
-        lines = SignedLines(raw, KEY, asks=True)
-        sent = []
-        lines._connection = Tap(sent)
-        lines.send({"claim": {"server": 0, "attempt": 1}})
-        lines._connection = raw
-        raw.sendall(sent[0])
-        assert lines.receive() == {"state": SERVE, "life": 1}
-        raw.sendall(sent[0])
-        with pytest.raises(OSError, match="left"):
-            lines.receive()
-        assert registry.owned == 1
+def test_what_was_recorded_lets_nobody_in(monkeypatch):
+    """All that a client sent, with its proof, once more."""
+    sent, send = [], PlainStream.send
 
+    def tapped(self, parts, silent):
+        sent.extend(bytes(part) for part in parts)
+        send(self, parts, silent)
 
-class Tap:
-    """A connection that keeps what is sent."""
-
-    def __init__(self, sent: list[bytes]) -> None:
-        self.sendall = sent.append
-
-    def settimeout(self, _: float | None) -> None:
-        pass
-
-
-def handlers() -> set[threading.Thread]:
-    """The threads of all services here, one a connection."""
-    return {one for one in threading.enumerate() if "process_request_thread" in one.name}
+    with service(1) as (registry, listening):
+        claim = {"claim": {"server": 0, "attempt": 1}}
+        with monkeypatch.context() as patch:
+            patch.setattr(PlainStream, "send", tapped)
+            client = MessageClient(listening.address, KEY, PATIENCE)
+            recorded = list(sent)
+            message = json.dumps(claim | {"claim": {"server": 0, "attempt": 2}}).encode()
+            assert client.ask(claim, PATIENCE) == {"state": SERVE, "life": 1}
+            client.close()
+        wait_for(lambda: not registry._owners[0].connected)
+        nonce, _, proof = (one for one in recorded if len(one) == NONCE_BYTES)
+        with socket.create_connection(listening.address, PATIENCE) as raw:
+            raw.sendall(nonce + proof + struct.pack("<IQ", len(message), 0) + message)
+            came = b""
+            with suppress(ConnectionResetError):
+                while piece := raw.recv(1000):
+                    came += piece
+            assert len(came) <= NONCE_BYTES
+        assert registry._owners[0].claim.attempt == 1
 
 
 def test_silent_strangers_are_few_and_hold_up_nobody():
-    others = handlers()
     with service(1) as (_, listening), ExitStack() as stack:
-        for _ in range(3 * _MOST_UNKNOWN):
+        for _ in range(3 * MOST_STRANGERS):
             stack.enter_context(socket.create_connection(listening.address, PATIENCE))
         assert ask_once(listening.address, KEY, {"locate": 0}, PATIENCE) == {}
-        assert len(listening._server.connections) <= _MOST_UNKNOWN + 1
-        wait_for(lambda: len(handlers() - others) <= _MOST_UNKNOWN + 1)  # those sent away end
+        assert len(listening._strangers) <= MOST_STRANGERS
+        wait_for(lambda: len(listening) <= MOST_STRANGERS + 1)  # the threads of others have ended
         assert ask_once(listening.address, KEY, {"locate": 0}, PATIENCE) == {}
 
 
-def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_another():
-    left, right = socket.socketpair()
-    over = threading.Event()
-
-    def drip():
-        with suppress(OSError):
-            while not over.wait(0.02):
-                right.sendall(b"x")
-
-    dripping = threading.Thread(target=drip)
-    dripping.start()
-    left.settimeout(0.2)
-    with left, right:
-        try:
-            with pytest.raises(TimeoutError):
-                SignedLines(left, KEY, asks=False)
-        finally:
-            over.set()
-            join_all(dripping)
+def test_a_stranger_who_sends_byte_by_byte_has_no_more_time_than_another(monkeypatch):
+    monkeypatch.setattr("ps_backend.server.endpoints.framed_server.SILENT_SECONDS", 0.2)
+    with (
+        service(1) as (_, listening),
+        socket.create_connection(listening.address, 0.02) as slow,
+        suppress(ConnectionError),
+    ):
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            with suppress(TimeoutError):
+                slow.sendall(b"x")
+                if not slow.recv(100):
+                    return
+        raise AssertionError("it was let be")

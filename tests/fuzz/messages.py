@@ -1,16 +1,18 @@
-"""Lines of strangers, and of who knows the key but sends nonsense, to a service of signed lines."""
+"""Bytes of strangers, and of who knows the key but sends nonsense, to a server of messages."""
 
 from __future__ import annotations
 
 import random
 import socket
+import struct
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
-from distvec.spark.cluster.signed_lines import SignedLines, connect
-from distvec.spark.cluster.signed_service import SignedService
+from ps_backend.client import MessageClient
 from ps_backend.errors import AuthenticationError
+from ps_backend.processes.message_server import MessageServer
+from ps_backend.transport.messages import NONCE_BYTES
 
 KEY = "the key of these tests"
 _SILENCE = 2.0
@@ -18,21 +20,23 @@ _EVERY = 50
 """After so many connections a good client asks."""
 _LATE_SECONDS = 1.0
 _MESSAGES = ({"ask": 1}, {"first": True})
-"""All that may be heard: the others are signed wrongly, or too long, or no messages."""
+"""All that may be heard: the others are of strangers, too long, or no messages."""
+_HEAD = struct.Struct("<IQ")
 
 
-class Echo(SignedService):
+class Echo(MessageServer):
     """Answers what it is asked."""
 
-    def __init__(self, silence: float = _SILENCE) -> None:
-        super().__init__("127.0.0.1", "127.0.0.1", KEY, name="echo", silence=silence)
+    def __init__(self) -> None:
         self.heard: list[Any] = []
+        host = "127.0.0.1"
+        super().__init__(lambda: nullcontext(self._hear), host, host, KEY, silence=_SILENCE)
 
-    def converse(self, lines: SignedLines) -> None:
-        """As long as the other side speaks."""
-        while True:
-            self.heard.append(lines.receive())
-            lines.send({"heard": len(self.heard)})
+    def _hear(self, message: Any) -> dict[str, Any]:
+        if not isinstance(message, dict):
+            raise TypeError("no message")
+        self.heard.append(message)
+        return {"heard": len(self.heard)}
 
 
 def attack(seed: int, count: int) -> tuple[list[str], int]:
@@ -46,11 +50,11 @@ def attack(seed: int, count: int) -> tuple[list[str], int]:
                 wrong += _good(service.address)
                 seconds = time.perf_counter() - began
                 wrong += [f"the good client waited {seconds:.1f} s"] * (seconds > _LATE_SECONDS)
-        deadline = time.monotonic() + 4 * _SILENCE
-        while service._server.connections and time.monotonic() < deadline:
+        deadline = time.monotonic() + 10 * _SILENCE
+        while len(service) and time.monotonic() < deadline:
             time.sleep(0.01)
-        if service._server.connections:
-            wrong.append(f"{len(service._server.connections)} connections are left")
+        if len(service):
+            wrong.append(f"{len(service)} connections are left")
         wrong += [f"{one} was heard" for one in service.heard if one not in _MESSAGES]
     finally:
         service.close()
@@ -59,14 +63,13 @@ def attack(seed: int, count: int) -> tuple[list[str], int]:
 
 def _good(address: tuple[str, int]) -> list[str]:
     try:
-        lines = connect(address, KEY, 10.0)
+        client = MessageClient(address, KEY, 10.0)
         try:
             for _ in range(2):
-                lines.send({"ask": 1})
-                if "heard" not in lines.receive():
+                if "heard" not in client.ask({"ask": 1}, 10.0):
                     return ["a good client got another answer"]
         finally:
-            lines.close()
+            client.close()
     except (OSError, AuthenticationError) as error:
         return [f"a good client: {error!r}"]
     return []
@@ -88,15 +91,14 @@ def _one(address: tuple[str, int], rng: random.Random) -> bool:
 
 
 def _strange(kind: int, rng: random.Random) -> bytes:
-    nonce = rng.randbytes(32).hex().encode() + b"\n"
-    sign = rng.randbytes(32).hex().encode()
+    nonce, proof = rng.randbytes(NONCE_BYTES), rng.randbytes(32)
     match kind:
         case 0:
             return rng.randbytes(rng.choice((0, 1, 64, 65, 70_000)))
         case 1:
-            return nonce + sign + b' {"ask": 2}\n'
+            return nonce + proof + _frame(b'{"ask": 2}')
         case 2:
-            return nonce + sign + b" " + b"x" * rng.choice((1000, 65_535, 65_536, 200_000))
+            return nonce + proof + _frame(b"x" * rng.choice((1000, 65_535, 65_536, 200_000)))
         case 3:
             return nonce + b"\n" * rng.choice((1, 5000))
         case 4:
@@ -104,37 +106,34 @@ def _strange(kind: int, rng: random.Random) -> bytes:
         case 5:
             return b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
         case _:
-            return nonce + b"\xff\xfe\0" + sign + b" [" * 5000 + b"\n"
+            return bytes(NONCE_BYTES) + proof[:10]
 
 
 def _with_the_key(address: tuple[str, int], rng: random.Random) -> None:
-    """Right signatures of what is no message, and right lines that come again or in part."""
-    lines = connect(address, KEY, 5.0)
+    """What is no message, and messages that lie, come again, or in part."""
+    client = MessageClient(address, KEY, 5.0)
     try:
-        wire = lines._connection
+        wire = client._connection
+        first = _frame(b'{"first": true}')
         match rng.randrange(6):
             case 0:
                 body = rng.choice((b"[]", b"1", b"", b"{", b"NaN", b"[" * 20_000, b"\xff", b"null"))
-                wire.sendall(_signed(lines, body))
+                wire.sendall(_frame(body))
             case 1:
-                line = _signed(lines, b'{"first": true}')
-                wire.sendall(line + line)  # the second one is a replay
+                wire.sendall(first + first)
             case 2:
-                wire.sendall(_signed(lines, b'{"half": 1}')[: rng.randrange(60)])
+                wire.sendall(_frame(b'{"half": 1}')[: rng.randrange(20)])
             case 3:
-                line = bytearray(_signed(lines, b'{"flip": 1}'))
-                line[rng.randrange(len(line) - 1)] ^= 1 << rng.randrange(8)
-                wire.sendall(line)
+                wire.sendall(_HEAD.pack(2**32 - 1, 2**64 - 1) + b"{}")
             case 4:
-                wire.sendall(_signed(lines, b'{"long": 1}' + b" " * 70_000))
+                wire.sendall(_frame(b'{"long": 1}' + b" " * 70_000))
             case _:
-                wire.sendall(_signed(lines, b'{"first": true}'))
+                wire.sendall(_HEAD.pack(len(first), 7) + first)
         wire.settimeout(0.05)
         wire.recv(4096)
     finally:
-        lines.close()
+        client.close()
 
 
-def _signed(lines: SignedLines, body: bytes) -> bytes:
-    lines._sent += 1
-    return lines._sign(lines._mine, lines._sent, body) + b" " + body + b"\n"
+def _frame(body: bytes) -> bytes:
+    return _HEAD.pack(len(body), 0) + body
