@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from distvec.array import reductions
 from distvec.array.core.handle import as_stored
-from distvec.array.core.keywords import stored_in, target_of
+from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import full
 from distvec.array.indexing.setitem import set_item
@@ -72,7 +72,7 @@ def round(x: A, decimals: int = 0, out: Any = None) -> A:
     """
     array_among("round", (x,))
     result = _rounded(x, operator.index(decimals))
-    return result if out is None else target_of(out, "round").assign(result, "round")
+    return store(out, result, "round")
 
 
 def _rounded(x: A, decimals: int) -> A:
@@ -110,7 +110,7 @@ def clip(x: A, min: Any = None, max: Any = None, out: Any = None) -> A:
     if max is not None:
         result = elementwise(x, "minimum", result, max)
     result = result if result is not x else elementwise(x, "positive", x)
-    return result if out is None else target_of(out, "clip").assign(result, "clip")
+    return store(out, result, "clip")
 
 
 def full_like(x: A, fill_value: Any, dtype: Any = None) -> A:
@@ -227,17 +227,17 @@ def iscomplex(x: A) -> A:
 
 def isposinf(x: A, out: Any = None) -> A:
     """Where ``x`` is infinity."""
-    return stored_in(out, _equals(as_array("isposinf", x), np.inf), "isposinf")
+    return store(out, _equals(as_array("isposinf", x), np.inf), "isposinf")
 
 
 def isneginf(x: A, out: Any = None) -> A:
     """Where ``x`` is minus infinity."""
-    return stored_in(out, _equals(as_array("isneginf", x), -np.inf), "isneginf")
+    return store(out, _equals(as_array("isneginf", x), -np.inf), "isneginf")
 
 
 def fix(x: A, out: Any = None) -> A:
     """Rounded towards zero."""
-    return stored_in(out, elementwise(as_array("fix", x), "trunc", x), "fix")
+    return store(out, elementwise(as_array("fix", x), "trunc", x), "fix")
 
 
 def sinc(x: A) -> A:

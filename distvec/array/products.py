@@ -14,7 +14,7 @@ import numpy as np
 
 from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.handle import Handle, check_session
-from distvec.array.core.keywords import target_of
+from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic, Deferred, as_operand, elementwise
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.indexing.pull_push import as_indices
@@ -44,17 +44,7 @@ def dot(x: Any, y: Any, out: Any = None) -> Any:
         result = elementwise(first, "multiply", first, second)
     else:
         result = _product(first, second, "dot")
-    check_out_of_dot(out, result)
-    return stored_product(out, result, "dot")
-
-
-def check_out_of_dot(out: Any, result: Any) -> None:
-    """``ValueError`` for ``out=`` of ``numpy.dot`` in another dtype than that of the result."""
-    if out is not None and out.dtype != result.dtype:
-        raise ValueError(
-            f"dot: out= has dtype {out.dtype} and the result {result.dtype}; give out= in that "
-            f"dtype, or write out[...] = numpy.dot(...)"
-        )
+    return store(out, result, "dot", "no")
 
 
 def matmul(x: Any, y: Any, out: Any = None) -> Any:
@@ -62,19 +52,7 @@ def matmul(x: Any, y: Any, out: Any = None) -> Any:
 
     Beside a table, a small operand may be a NumPy array.
     """
-    return stored_product(out, _matmul(x, y), "matmul")
-
-
-def stored_product(out: Any, result: Any, name: str) -> Any:
-    """``result`` of the product ``name``; in ``out=`` of just its shape if that was given."""
-    if out is None:
-        return result
-    if out.shape != result.shape:
-        raise ValueError(
-            f"{name}: the output has shape {out.shape}, but the result has {result.shape}; "
-            f"give one of that shape"
-        )
-    return target_of(out, name).assign(result, name)
+    return store(out, _matmul(x, y), "matmul", "same_kind")
 
 
 def matmul_in_place(x: Any, y: Any) -> Any:

@@ -16,7 +16,7 @@ from distvec.array.array import DistArray
 from distvec.array.collectives.search import looked_up
 from distvec.array.core.builder import make
 from distvec.array.core.handle import SessionBase, check_not_slice
-from distvec.array.core.keywords import stored_in
+from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import length_of, reshape, shape_of, type_of
 from distvec.array.indexing.getitem import get_item
@@ -72,7 +72,7 @@ class Random:
     ) -> Any:
         """Numbers uniform in ``[0, 1)``, from 53 random bits each, or 24 of float32."""
         unit = self._drawn(_size_of(size, out), key_of(seed, 0))
-        return stored_in(out, _as_floats(unit, dtype), "random")
+        return store(out, _as_floats(unit, dtype), "random")
 
     @_or_size
     def uniform(
@@ -102,7 +102,7 @@ class Random:
     ) -> Any:
         """As ``normal``, of mean 0 and deviation 1."""
         drawn = self._normal(_size_of(size, out), seed)
-        return stored_in(out, drawn.astype(_float_dtype(dtype)), "standard_normal")
+        return store(out, drawn.astype(_float_dtype(dtype)), "standard_normal")
 
     def _normal(self, shape: tuple[int, ...], seed: int | None) -> Any:
         seed = secrets.randbits(62) if seed is None else seed
@@ -143,7 +143,7 @@ class Random:
     ) -> Any:  # fmt: skip
         """As ``exponential``, of scale 1; by the inverse whatever ``method`` says."""
         drawn = self.exponential(1.0, _size_of(size, out), seed=seed)
-        return stored_in(out, drawn.astype(_float_dtype(dtype)), "standard_exponential")
+        return store(out, drawn.astype(_float_dtype(dtype)), "standard_exponential")
 
     def exponential(self, scale: Any = 1.0, size: Any = None, *, seed: int | None = None) -> Any:
         """Exponential numbers of mean ``scale``."""
@@ -235,10 +235,10 @@ class Random:
         given = x if isinstance(x, Arithmetic) else self._session.array(x)
         if axis is None or given.ndim < 2:
             flat = self.permutation(reshape(given, (given.size,)), seed=seed)
-            return stored_in(out, reshape(flat, given.shape), "permuted")
+            return store(out, reshape(flat, given.shape), "permuted")
         order: Any = np.argsort(self._unit(given.shape, key_of(seed, 5)), axis=axis)
         found: Any = np.take_along_axis(given, order, axis)
-        return stored_in(out, found, "permuted")
+        return store(out, found, "permuted")
 
     def choice(
         self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0,

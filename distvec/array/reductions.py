@@ -23,7 +23,7 @@ from distvec.array.core.keywords import (
     is_given,
     joined,
     selected,
-    stored,
+    store,
     where_mask,
 )
 from distvec.array.core.operators import Arithmetic, elementwise
@@ -155,11 +155,13 @@ def _given(
     if row.locates and is_given(out):
         check_cast(out.dtype, np.dtype(np.int64), "safe")  # as NumPy, which writes where it is
     if element is NOT_GIVEN:
-        return stored(out, _reduced(chosen, name, axis, keep, dtype), name)
+        return store(out, _reduced(chosen, name, axis, keep, dtype), name, "unsafe")
     if row.identity is not None or not has_none(x):
-        return stored(out, joined(_reduced(chosen, name, axis, keep, dtype), row, element), name)
+        return store(
+            out, joined(_reduced(chosen, name, axis, keep, dtype), row, element), name, "unsafe"
+        )
     nothing = _reduced(x, "any", axis, keep)
-    return stored(out, elementwise(x, "where", nothing, element, element), name)
+    return store(out, elementwise(x, "where", nothing, element, element), name, "unsafe")
 
 
 @cache
@@ -216,7 +218,9 @@ def mean(
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
     exact = sum(x, axis, _FLOAT, None, keepdims, where=where)
     result = elementwise(x, "divide", exact, count)
-    return stored(out, result.astype(natural if dtype is None else check_dtype(dtype)), "mean")
+    return store(
+        out, result.astype(natural if dtype is None else check_dtype(dtype)), "mean", "unsafe"
+    )
 
 
 def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from distvec.array import reductions
 from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.handle import is_split_by_columns
-from distvec.array.core.keywords import NOT_GIVEN, is_given, stored
+from distvec.array.core.keywords import NOT_GIVEN, is_given, store
 from distvec.array.core.operators import Arithmetic, as_operand, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
 from distvec.array.elementwise import apply, full_like
@@ -45,7 +45,7 @@ def var(
     ``mean=`` (of the shape that ``keepdims=True`` gives) is known. Source: NumPy's two passes.
     """
     exact = _var(x, axis, keepdims, where, mean, taken(ddof, correction))
-    return stored(out, exact.astype(result_dtype(x, dtype)), "var")
+    return store(out, exact.astype(result_dtype(x, dtype)), "var", "unsafe")
 
 
 def std(
@@ -55,7 +55,7 @@ def std(
     """The square root of ``var``, which says more."""
     exact = _var(x, axis, keepdims, where, mean, taken(ddof, correction))
     result = elementwise(x, "sqrt", exact).astype(result_dtype(x, dtype))
-    return stored(out, result, "std", "same_kind")
+    return store(out, result, "std", "same_kind")
 
 
 def _var(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> A:
@@ -106,7 +106,7 @@ def ptp(x: A, axis: Any = None, out: Any = None, keepdims: Any = False) -> A:
     """Largest less smallest element, in one sweep."""
     most = reductions.max(as_array("ptp", x), axis, keepdims=keepdims)
     least = reductions.min(x, axis, keepdims=keepdims)
-    return stored(out, elementwise(x, "subtract", most, least), "ptp", "same_kind")
+    return store(out, elementwise(x, "subtract", most, least), "ptp", "same_kind")
 
 
 def average(
@@ -186,7 +186,7 @@ def nanmean(
     kind = _inexact(x, dtype, out)
     if _takes_none(x, axis):
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
-    return stored(out, _mean(x, axis, keepdims, where).astype(kind), "nanmean")
+    return store(out, _mean(x, axis, keepdims, where).astype(kind), "nanmean", "unsafe")
 
 
 def nanvar(
@@ -200,7 +200,7 @@ def nanvar(
         )
     kind = _inexact(x, dtype, out)
     exact = _nanvar(x, axis, keepdims, where, mean, taken(ddof, correction))
-    return stored(out, exact.astype(kind), "nanvar")
+    return store(out, exact.astype(kind), "nanvar", "unsafe")
 
 
 def nanstd(
@@ -214,7 +214,7 @@ def nanstd(
         )
     kind = _inexact(x, dtype, out)
     exact = _nanvar(x, axis, keepdims, where, mean, taken(ddof, correction))
-    return stored(out, elementwise(x, "sqrt", exact).astype(kind), "nanstd")
+    return store(out, elementwise(x, "sqrt", exact).astype(kind), "nanstd", "unsafe")
 
 
 def _mean(x: A, axis: Any, keepdims: Any, where: Any) -> A:
@@ -275,7 +275,7 @@ def _place(name: str, instead: float) -> Callable[..., Any]:
             nothing = reductions.any(reductions.all(_is_nan(x), axis))
             if nothing.scalar(f"nan{name}()"):
                 raise ValueError("All-NaN slice encountered")
-        return stored(out, result, f"nan{name}")
+        return store(out, result, f"nan{name}", "unsafe")
 
     function.__name__ = function.__qualname__ = f"nan{name}"
     function.__doc__ = (

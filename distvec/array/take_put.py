@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.core.builder import host_array, make
 from distvec.array.core.handle import Handle, check_not_slice
-from distvec.array.core.keywords import stored
+from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, expand_dims, reshape
 from distvec.array.elementwise import apply, array_among, where, zeros_like
@@ -67,7 +67,7 @@ def compress(condition: Any, x: Any, axis: Any = None, out: Any = None) -> Any:
     the servers that is an implicit evaluation.
     """
     array_among("compress", (x,))
-    return stored(out, _compressed(condition, x, axis), "compress")
+    return store(out, _compressed(condition, x, axis), "compress", "unsafe")
 
 
 def _compressed(condition: Any, x: Any, axis: Any) -> Any:
@@ -175,7 +175,7 @@ def _truth(x: Any) -> Any:
 def take(x: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     """Elements, rows or columns at ``indices``: ``numpy.take``. Without an axis of all elements."""
     array_among("take", (x,))
-    return stored(out, _taken(x, indices, axis, mode), "take")
+    return store(out, _taken(x, indices, axis, mode), "take", "unsafe")
 
 
 def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
@@ -358,7 +358,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         result = where(number <= position, choices[position], result)
     if count == 1:
         result = where(number == 0, result, result)
-    return stored(out, result.astype(dtype), "choose")
+    return store(out, result.astype(dtype), "choose", "unsafe")
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:

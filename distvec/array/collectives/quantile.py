@@ -20,7 +20,7 @@ import numpy as np
 from distvec.array.collectives.core import collective
 from distvec.array.collectives.sort import sort
 from distvec.array.core.builder import host_array, make
-from distvec.array.core.keywords import NOT_GIVEN, is_given, stored
+from distvec.array.core.keywords import NOT_GIVEN, is_given, store
 from distvec.array.core.operators import raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import where
@@ -181,7 +181,7 @@ def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     over: Any = axis_of(x, name, axis)
     keeps = is_given(keepdims) and bool(keepdims)
     if x.node.on_client or not x.size:
-        return stored(out, _by_numpy(x, name, {"axis": axis, "keepdims": keeps}), name)
+        return store(out, _by_numpy(x, name, {"axis": axis, "keepdims": keeps}), name, "unsafe")
     table, along = _along_one(x, over)
     omits = name.startswith("nan") and x.dtype.kind == "f"
     count = _valid(table, along) if omits else table.shape[along]
@@ -189,7 +189,7 @@ def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     first, second, last = _elements(table, along, [low, high], omits)
     middle = _mean_of_two(first, second, _shaped(low == high, along, first))
     result = _first(_or_nan(middle, last), along)
-    return stored(out, kept(x, result, over, keeps), name)
+    return store(out, kept(x, result, over, keeps), name, "unsafe")
 
 
 def _mean_of_two(a: Any, b: Any, equal: Any) -> Any:
@@ -216,12 +216,12 @@ def _quantiles(
     if weights is not None:
         result = _weighted(name, x, fractions, over, method, weights)
         if not fractions.ndim:
-            return stored(out, kept(x, result, over, keeps), name, casting)
-        return stored(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
+            return store(out, kept(x, result, over, keeps), name, casting)
+        return store(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
     if x.node.on_client or not x.size:
         given = q if type(q) in (int, float) else encoded(np.asarray(q))
         known = {"q": given, "axis": axis, "method": method, "keepdims": keeps}
-        return stored(out, _by_numpy(x, name, known), name, casting)
+        return store(out, _by_numpy(x, name, known), name, casting)
     table, along = _along_one(x, over)
     omits = name.startswith("nan") and x.dtype.kind == "f"
     count = _valid(table, along) if omits else table.shape[along]
@@ -237,10 +237,10 @@ def _quantiles(
     result = _between(first, second[0], found, along, is_weak) if second else first
     result = _or_nan(result, last)
     if not fractions.ndim:
-        return stored(out, kept(x, _first(result, along), over, keeps), name, casting)
+        return store(out, kept(x, _first(result, along), over, keeps), name, casting)
     if along:
         result = transpose(result)
-    return stored(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
+    return store(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
 
 
 def _weighted(name: str, x: Any, fractions: Any, over: Any, method: str, weights: Any) -> Any:

@@ -32,10 +32,10 @@ from distvec.array.core.keywords import (
     NOT_GIVEN,
     accumulation_dtype,
     as_arrays,
+    check_out,
     is_everywhere,
     is_given,
-    stored,
-    target_of,
+    store,
     where_mask,
 )
 from distvec.array.core.operators import Arithmetic, as_operand, elementwise
@@ -135,8 +135,8 @@ def _stored_running(x: A, scan: Scan, axis: Any, dtype: Any, out: Any) -> A:
     """Running results, in ``out=`` if that was given, whatever its dtype loses."""
     if out is None:
         return _running(x, scan, axis, dtype)
-    kind = accumulation_dtype(target_of(out, scan.name), x) if dtype is None else dtype
-    return stored(out, _running(x, scan, axis, kind), scan.name)
+    kind = accumulation_dtype(check_out(out, scan.name), x) if dtype is None else dtype
+    return store(out, _running(x, scan, axis, kind), scan.name, "unsafe")
 
 
 def _at_least_a_vector(x: A) -> A:
@@ -251,8 +251,8 @@ def reduceat(
     scan = scan_of(ufunc, "reduceat")
     (array,) = as_arrays((x,))
     if out is not None:
-        kind = accumulation_dtype(target_of(out, "reduceat"), array) if dtype is None else dtype
-        return stored(out, reduceat(ufunc, array, indices, axis, kind), scan.name)
+        kind = accumulation_dtype(check_out(out, "reduceat"), array) if dtype is None else dtype
+        return store(out, reduceat(ufunc, array, indices, axis, kind), scan.name, "unsafe")
     if array.ndim == 0:
         raise TypeError("cannot reduceat on a scalar")
     array = array.materialized()

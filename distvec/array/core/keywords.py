@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distvec.array.core.handle import check_cast, check_not_slice
+from distvec.array.core.handle import check_not_slice
 from distvec.array.core.operators import Arithmetic, as_operand, elementwise
 from distvec.array.core.shapes import broadcast_to
 from ps_backend.program import ops
@@ -87,33 +87,31 @@ def accumulation_dtype(out: Any, x: Any) -> np.dtype[Any]:
     return np.result_type(out.dtype, x.dtype)
 
 
-def stored(out: Any, result: A, name: str, casting: Any = "unsafe") -> A:
-    """``result`` of the reduction ``name``, in ``out=`` if that was given, and in its dtype.
+def store(out: Any, result: A, name: str, casting: str | None = None) -> A:
+    """``result`` of the function ``name``; in ``out=``, and in its dtype, if that was given.
 
-    NumPy casts what it reduced to any dtype, whatever is lost, unless ``casting`` says less.
+    ``casting``: by which rule, where ``out=`` is to be of just the shape of the result: reductions
+    cast "unsafe", whatever is lost. None: as of ufuncs, by "same_kind", and stretched.
     """
     if not is_given(out):
         return result
-    target = target_of(out[0] if isinstance(out, tuple) else out, name)
-    if target.shape != result.shape:
+    target = check_out(out[0] if isinstance(out, tuple) else out, name)
+    if casting is not None and target.shape != result.shape:
         raise ValueError(
-            f"output parameter for reduction operation {name} has the wrong shape: "
-            f"{target.shape}, but the result has {result.shape}"
+            f"{name}: out= has the wrong shape: {target.shape}, but the result has {result.shape}; "
+            f"give one of that shape"
         )
-    check_cast(result.dtype, target.dtype, casting)
-    changed: A = target.assign(result.astype(target.dtype), name)
+    if casting == "no" and target.dtype != result.dtype:
+        raise ValueError(
+            f"{name}: out= has dtype {target.dtype} and the result {result.dtype}; give out= in "
+            f"that dtype, or write out[...] = numpy.{name}(...)"
+        )
+    given = result.astype(target.dtype) if casting == "unsafe" else result
+    changed: A = target.assign(given, name)
     return changed
 
 
-def stored_in(out: Any, result: A, name: str) -> A:
-    """``result`` of the function ``name``; in ``out=`` if that was given."""
-    if out is None:
-        return result
-    changed: A = target_of(out, name).assign(result, name)
-    return changed
-
-
-def target_of(out: Any, name: str) -> Any:
+def check_out(out: Any, name: str) -> Any:
     """``out=``, which must be an array on the servers."""
     if not isinstance(out, Arithmetic):
         raise TypeError(

@@ -24,7 +24,7 @@ from distvec.array.core.handle import (
     is_broadcastable,
     is_split_by_columns,
 )
-from distvec.array.core.keywords import leading, stored
+from distvec.array.core.keywords import leading, store
 from distvec.array.core.operators import Arithmetic
 from distvec.array.dispatch import functions
 from distvec.array.dispatch.ufuncs import ufunc
@@ -115,7 +115,7 @@ def _called(ufunc: Any, *inputs: Any, **kwargs: Any) -> Any:
     if ufunc in _PRODUCTS:
         (target,) = kwargs.pop("out", (None,))
         result = _PRODUCTS[ufunc](*inputs, **kwargs)
-        return products.stored_product(target, result, ufunc.__name__)
+        return store(target, result, ufunc.__name__, "same_kind")
     outs = kwargs.pop("out", ())
     _check_out(ufunc, outs)
     if outs:
@@ -173,7 +173,7 @@ def _locating(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     equal = (table == value) | ((table != table) & (value != value))
     found = np.min(np.where(equal, column + np.arange(n) * k, table.size))
     is_kept = keepdims is not np._NoValue and bool(keepdims)
-    return stored(arguments.get("out"), kept(table, found, None, is_kept), func.__name__)
+    return store(arguments.get("out"), kept(table, found, None, is_kept), func.__name__, "unsafe")
 
 
 def _at(ufunc: np.ufunc, x: Any, indices: Any, *given: Any) -> None:
@@ -236,8 +236,7 @@ def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 
 def _dot(x: Any, y: Any, out: Any = None) -> Any:
     result = x * y if np.ndim(x) == 0 or np.ndim(y) == 0 else _matmul(x, y)
-    products.check_out_of_dot(out, result)
-    return products.stored_product(out, result, "dot")
+    return store(out, result, "dot", "no")
 
 
 def _matmul(x: Any, y: Any) -> Any:

@@ -25,7 +25,7 @@ from distvec.array import repr as texts
 from distvec.array.collectives import core, histogram, quantile, scan, search, sets, sort
 from distvec.array.core import shapes, type_queries
 from distvec.array.core.handle import Handle
-from distvec.array.core.keywords import NOT_GIVEN, by_position, check_bound, stored, stored_in
+from distvec.array.core.keywords import NOT_GIVEN, by_position, check_bound, store
 from distvec.array.linalg import einsum, host, tall
 from distvec.array.manipulation import (
     diagonals,
@@ -162,8 +162,8 @@ def function(
     check_bound(func.__name__, ours, args, given)
     result = ours(*args, **given)
     if func in _RUNNING:
-        return stored(out, result, func.__name__)
-    return result if out is None else stored_in(out, result, func.__name__)
+        return store(out, result, func.__name__, "unsafe")
+    return store(out, result, func.__name__)
 
 
 def _making(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:

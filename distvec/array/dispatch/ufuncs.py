@@ -22,9 +22,9 @@ from distvec.array.core.keywords import (
     NOT_GIVEN,
     as_arrays,
     check_bound,
+    check_out,
     is_everywhere,
-    stored_in,
-    target_of,
+    store,
     where_mask,
 )
 from distvec.array.core.operators import Arithmetic, Deferred, elementwise
@@ -133,7 +133,7 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         return _reduce(function, inputs, kwargs)
     if method == "reduce" and scan.is_associative(function):
         (out,) = kwargs.pop("out", (None,))
-        return stored_in(out, scan.reduce(function, *inputs, **kwargs), function.__name__)
+        return store(out, scan.reduce(function, *inputs, **kwargs), function.__name__)
     if method == "__call__" and function in ops.PARTS:
         return _parts(function, inputs, kwargs)
     if method == "at":
@@ -164,8 +164,8 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     if not is_everywhere(where):
         return _store_where(out, where, result, function.__name__)
     if function in _PRODUCTS and function is not np.vecdot:
-        return products.stored_product(out, result, function.__name__)
-    return stored_in(out, result, function.__name__)
+        return store(out, result, function.__name__, "same_kind")
+    return store(out, result, function.__name__)
 
 
 _SIGNS = {
@@ -239,7 +239,7 @@ def _parts(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
     _check_free(function, kwargs)
     like = array_among(name, (*inputs, *outs))
     results = [elementwise(like, row, *inputs) for row in rows]
-    return tuple(stored_in(out, result, name) for out, result in zip(outs, results, strict=True))
+    return tuple(store(out, result, name) for out, result in zip(outs, results, strict=True))
 
 
 def _store_where(out: Any, where: Any, result: Any, name: str) -> Any:
@@ -249,7 +249,7 @@ def _store_where(out: Any, where: Any, result: Any, name: str) -> Any:
             f"numpy.{name}: keyword where= leaves the other elements undefined; give out= as well, "
             f"or write distvec.where(mask, numpy.{name}(...), others)"
         )
-    target = target_of(out, name)
+    target = check_out(out, name)
     with target.write_lock:
         fits = np.can_cast(result.dtype, target.dtype, "same_kind")
         new = result.astype(target.dtype) if fits else result  # which assign then refuses

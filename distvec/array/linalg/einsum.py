@@ -19,9 +19,9 @@ import numpy as np
 from distvec.array import products
 from distvec.array.core.builder import express, make
 from distvec.array.core.handle import as_stored, check_cast
+from distvec.array.core.keywords import store
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import array_among
-from distvec.array.products import check_out_of_dot, stored_product
 from distvec.array.reductions import sum
 from distvec.array.transposed import redistribute, transpose
 from distvec.graph import build
@@ -304,8 +304,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
         return product(first, cut) @ product(cut + 1, last)
 
     result = product(0, len(arrays) - 1)
-    check_out_of_dot(out, result)
-    return stored_product(out, result, "multi_dot")
+    return store(out, result, "multi_dot", "no")
 
 
 def _best_cuts(extents: Sequence[int]) -> Callable[[int, int], int]:
