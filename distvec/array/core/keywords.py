@@ -97,9 +97,10 @@ def store(out: Any, result: A, name: str, casting: str | None = None) -> A:
         return result
     target = check_out(out[0] if isinstance(out, tuple) else out, name)
     if casting is not None and target.shape != result.shape:
+        what = "reduction operation " if casting == "unsafe" else ""  # as NumPy says it
         raise ValueError(
-            f"{name}: out= has the wrong shape: {target.shape}, but the result has {result.shape}; "
-            f"give one of that shape"
+            f"output parameter for {what}{name} has the wrong shape: {target.shape}, but the "
+            f"result has {result.shape}"
         )
     if casting == "no" and target.dtype != result.dtype:
         raise ValueError(
