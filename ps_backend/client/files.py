@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ps_backend.client.buffers import SharedArrays
+from ps_backend.client.arrays import SharedArrays
 from ps_backend.client.requests import Messages, StoredArray
 from ps_backend.durability.file_checksums import FileRange
 from ps_backend.errors import OutOfBudget, PSError

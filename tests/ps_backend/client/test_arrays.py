@@ -152,7 +152,7 @@ def test_bad_indices_are_refused_before_anything_is_sent(indices, error, text):
 
 def test_servers_check_indices_again(monkeypatch):
     monkeypatch.setattr(
-        "ps_backend.client.buffers.check_indices", lambda indices, _: np.array(indices)
+        "ps_backend.client.arrays.check_indices", lambda indices, _: np.array(indices)
     )
     with connect_in_process(1) as client:
         number = put(client, SPACE, values())

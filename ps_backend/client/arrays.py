@@ -24,7 +24,7 @@ from ps_backend.program.types import ArrayType
 from ps_backend.wire.codec import encode_array, encode_space
 
 
-class Buffers(Rounds):
+class Arrays(Rounds):
     """What a client can ask that concerns arrays by the numbers of their buffers.
 
     (It stands on rounds: a large push is staged in one.)
@@ -176,7 +176,7 @@ class Buffers(Rounds):
         self.counters.count_vectors(read=2 + bool(values), written=1)
 
 
-class SharedArrays(Buffers):
+class SharedArrays(Arrays):
     """What a client can ask that concerns shared arrays: made of buffers, and becoming some."""
 
     def share(self, sources: Sequence[int], arrays: Sequence[SharedArray]) -> None:
