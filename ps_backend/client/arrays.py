@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.client.barriers import Rounds
+from ps_backend.client.connection import Connection
 from ps_backend.client.programs import Ended
 from ps_backend.client.requests import (
     Indices,
@@ -24,11 +24,8 @@ from ps_backend.program.types import ArrayType
 from ps_backend.wire.codec import encode_array, encode_space
 
 
-class Arrays(Rounds):
-    """What a client can ask that concerns arrays by the numbers of their buffers.
-
-    (It stands on rounds: a large push is staged in one.)
-    """
+class Arrays(Connection):
+    """What a client can ask that concerns arrays: buffers by their numbers, and shared ones."""
 
     # --- read and written -------------------------------------------------------------------------
 
@@ -121,7 +118,7 @@ class Arrays(Rounds):
         try:
             self._send(staged)
         except Exception:
-            self.drop_round(round)
+            self._send(self._requests.end_round(round), recorded=False)
             raise
         return bare
 
@@ -175,9 +172,7 @@ class Arrays(Rounds):
         self._send(self._requests.each(holders, "compress", **named, **how), made=[target])
         self.counters.count_vectors(read=2 + bool(values), written=1)
 
-
-class SharedArrays(Arrays):
-    """What a client can ask that concerns shared arrays: made of buffers, and becoming some."""
+    # --- shared arrays ----------------------------------------------------------------------------
 
     def share(self, sources: Sequence[int], arrays: Sequence[SharedArray]) -> None:
         """Make the shared ``arrays``, copies of the buffers ``sources``. One message a server."""

@@ -354,6 +354,4 @@ class Rounds(Connection):
 
     def drop_round(self, round: str) -> None:
         """End ``round`` without a result; later stages are refused. One message a server."""
-        self._send(
-            self._requests.to_all("end", barrier={"kind": "round", "name": round}), recorded=False
-        )
+        self._send(self._requests.end_round(round), recorded=False)

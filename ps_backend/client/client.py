@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from ps_backend.arguments import check_seconds, check_token, server_addresses
-from ps_backend.client.barriers import Mailbox
-from ps_backend.client.files import PublishedArrays
+from ps_backend.client.arrays import Arrays
+from ps_backend.client.barriers import Mailbox, Rounds
+from ps_backend.client.files import Files
 from ps_backend.client.keyed import KeySpace
 from ps_backend.client.loop import Loop
 from ps_backend.client.programs import Ended
@@ -32,7 +33,7 @@ from ps_backend.wire.codec import encode_array
 from ps_backend.wire.protocol import titled_secret
 
 
-class Client(PublishedArrays):
+class Client(Arrays, Files, Rounds):
     """One sender's connection to all the servers of a session. Thread-safe.
 
     Every method that sends raises ``ServerLost`` if a server does not answer for about ten seconds

@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ps_backend.client.arrays import SharedArrays
+from ps_backend.client.connection import Connection
 from ps_backend.client.requests import Messages, StoredArray
 from ps_backend.durability.file_checksums import FileRange
 from ps_backend.errors import OutOfBudget, PSError
@@ -63,8 +63,13 @@ class Pinned(NamedTuple):
     """Keyed ones that all servers have, by number: by server."""
 
 
-class KeptArrays(SharedArrays):
-    """What a client can ask that concerns files of arrays."""
+class Files(Connection):
+    """What a client can ask that concerns files of arrays, and their names for another driver."""
+
+    _settled = 0
+    """The number of the list of names that all servers have; 0: none."""
+    _newest = 0
+    """The greatest number that a list was given."""
 
     @property
     def resume_from(self) -> str | None:
@@ -238,40 +243,7 @@ class KeptArrays(SharedArrays):
                 held.setdefault(server, []).append(number)
         return held
 
-
-def saved_on(server: int, servers: int, source: Source) -> pb.Saved:
-    """What one of ``servers`` needs to read its rows."""
-    low, high = source.type.space.range_of(server, servers)
-    pieces = [one for one in source.pieces if one.low < high and low < one.high]
-    return pb.Saved(
-        array=encode_array(source.buffer, source.type),
-        store=source.store,
-        pieces=map(encode_piece, pieces),
-    )
-
-
-def _pieces(
-    held: Mapping[int, Sequence[int]], arrays: Iterable[int], replies: Mapping[int, pb.Reply]
-) -> dict[int, tuple[FileRange, ...]]:
-    found: dict[int, list[FileRange]] = {number: [] for number in arrays}
-    for server, mine in sorted(held.items()):
-        for number, saved in zip(mine, replies[server].saved, strict=True):
-            found[number].append(decode_piece(saved))
-    return {number: tuple(pieces) for number, pieces in found.items()}
-
-
-def type_of(array: pb.Array) -> ArrayType:
-    """The type of an array that a server names."""
-    return stored_type(space_of(array.space), dtype_of(array.dtype), tuple(array.row))
-
-
-class PublishedArrays(KeptArrays):
-    """What a client can ask that concerns names of arrays."""
-
-    _settled = 0
-    """The number of the list of names that all servers have; 0: none."""
-    _newest = 0
-    """The greatest number that a list was given."""
+    # --- names ------------------------------------------------------------------------------------
 
     def publish(self, arrays: Mapping[str, StoredArray]) -> None:
         """Let these be the arrays that have names, in place of those before. One message a server.
@@ -308,3 +280,29 @@ class PublishedArrays(KeptArrays):
         settled = self._settled
         self._send(self._requests.to_all("publish", given=given, settled=settled, only=only))
         self._settled = given.number
+
+
+def saved_on(server: int, servers: int, source: Source) -> pb.Saved:
+    """What one of ``servers`` needs to read its rows."""
+    low, high = source.type.space.range_of(server, servers)
+    pieces = [one for one in source.pieces if one.low < high and low < one.high]
+    return pb.Saved(
+        array=encode_array(source.buffer, source.type),
+        store=source.store,
+        pieces=map(encode_piece, pieces),
+    )
+
+
+def _pieces(
+    held: Mapping[int, Sequence[int]], arrays: Iterable[int], replies: Mapping[int, pb.Reply]
+) -> dict[int, tuple[FileRange, ...]]:
+    found: dict[int, list[FileRange]] = {number: [] for number in arrays}
+    for server, mine in sorted(held.items()):
+        for number, saved in zip(mine, replies[server].saved, strict=True):
+            found[number].append(decode_piece(saved))
+    return {number: tuple(pieces) for number, pieces in found.items()}
+
+
+def type_of(array: pb.Array) -> ArrayType:
+    """The type of an array that a server names."""
+    return stored_type(space_of(array.space), dtype_of(array.dtype), tuple(array.row))

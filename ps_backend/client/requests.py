@@ -302,6 +302,10 @@ class Requests:
             messages[server] = message
         return messages, scattered
 
+    def end_round(self, round: str) -> Messages:
+        """To all: end a round without a result."""
+        return self.to_all("end", barrier={"kind": "round", "name": round})
+
     def in_two_steps(self, round: str, messages: Messages) -> tuple[Messages, Messages]:
         """Those of ``write`` as messages that stage the rows, and others that add them."""
         staged: Messages = {}

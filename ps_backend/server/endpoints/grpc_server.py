@@ -20,7 +20,7 @@ from ps_backend.server.endpoints.authentication import (
     CountedPool,
     IdleCallReaper,
 )
-from ps_backend.server.endpoints.framed_server import FramedServer
+from ps_backend.server.endpoints.framed_server import Context, FramedServer
 from ps_backend.server.endpoints.relay_process import RelayProcess
 from ps_backend.server.endpoints.shared_memory import Segments, answer_whole, serve_shared
 from ps_backend.server.endpoints.tls_identity import Identity
@@ -73,9 +73,8 @@ class Server:
         check_token(token)
         self.service = service
         context = None if identity is None else identity.context
-        handler = _Handler(service)
-        self.framed = handler.framed = FramedServer(handler.respond, token, context)
-        self._reaper, self._segments = handler.reaper, handler.segments
+        handler = _Handler(service, token, context)
+        self.framed, self._reaper, self._segments = handler.framed, handler.reaper, handler.segments
         service.peers.reach_by(
             lambda address: GrpcTransport(
                 address, token=token, tls=None if identity is None else identity.reach(), peer=True
@@ -132,10 +131,9 @@ class Server:
 class _Handler:
     """The methods of the gRPC service, on raw bytes."""
 
-    framed: FramedServer
-
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, token: str | None, context: Context | None) -> None:
         self._service = service
+        self.framed = FramedServer(self.respond, token, context)
         self.reaper = IdleCallReaper()
         self.segments = Segments(service)
 
