@@ -134,7 +134,7 @@ class Files(Connection):
 
     def _unpin_all(self) -> None:
         for name in list(self._pinned):
-            self._send(self._requests.to_all("unpin", name=name), recorded=False)
+            self._send(self._requests.to_all("pin", name=name, over=True), recorded=False)
             self._pinned.discard(name)
 
     @cached_property
@@ -259,7 +259,7 @@ class Files(Connection):
         To be asked once, by who has taken over the session, before anything else. Two messages a
         server.
         """
-        replies = self._send(self._requests.to_all("published"), recorded=False)
+        replies = self._send(self._requests.to_all("publish"))
         lists = [{one.number: one for one in replies[k].publications} for k in replies]
         common = set.intersection(*(set(one) for one in lists))
         self._settled = max(common, default=0)

@@ -449,7 +449,7 @@ class KeySpace:
 
     def layout(self) -> list[SpaceState]:
         """What each server has, in order of the servers. One message a server."""
-        messages = self._requests.to_all("layout", space=self.number)
+        messages = self._requests.to_all("read_keys", space=self.number)
         replies = self._send(messages, recorded=False)
         return [decode_state(replies[server].keyed) for server in range(self.servers)]
 
@@ -467,25 +467,14 @@ class KeySpace:
         self, versions: Sequence[int], sources: Sequence[int], targets: Sequence[StoredArray]
     ) -> None:
         """Make buffers of arrays, or of ``KEYS``. One message a server. ``LayoutChanged``."""
-        described = [target.describe() for target in targets]
-        fields = {"space": self.number, "sources": sources, "targets": described}
-        messages = {
-            server: self._requests.message("freeze_rows", version=version, **fields)
-            for server, version in enumerate(versions)
-        }
+        messages = self._copied(versions, sources, targets)
         self._send(messages, made=[target.buffer for target in targets])
 
     def thaw(
         self, versions: Sequence[int], sources: Sequence[StoredArray], targets: Sequence[int]
     ) -> None:
         """Let arrays have the rows of buffers. One message a server. ``LayoutChanged``."""
-        described = [source.describe() for source in sources]
-        fields = {"space": self.number, "sources": described, "targets": targets}
-        messages = {
-            server: self._requests.message("thaw_rows", version=version, **fields)
-            for server, version in enumerate(versions)
-        }
-        self._send(messages)
+        self._send(self._copied(versions, targets, sources, thaw=True))
 
     def adopt(
         self, keys: StoredArray, sources: Sequence[StoredArray], targets: Sequence[int]
@@ -494,16 +483,30 @@ class KeySpace:
 
         ``OutOfBudget``; ``InvalidProgram`` where these are no keys in the order of a layout.
         """
-        described = [source.describe() for source in sources]
-        fields = {"space": self.number, "sources": described, "targets": targets}
-        self._send(self._requests.to_all("adopt_keys", keys=keys.describe(), **fields))
+        versions = [0] * self.servers
+        self._send(self._copied(versions, [KEYS, *targets], [keys, *sources], thaw=True))
+
+    def _copied(
+        self,
+        versions: Sequence[int],
+        rows: Sequence[int],
+        buffers: Sequence[StoredArray],
+        *,
+        thaw: bool = False,
+    ) -> Messages:
+        described = [one.describe() for one in buffers]
+        fields = {"space": self.number, "rows": rows, "buffers": described, "thaw": thaw}
+        return {
+            server: self._requests.message("copy_rows", version=version, **fields)
+            for server, version in enumerate(versions)
+        }
 
     def keep(self, versions: Sequence[int], mask: StoredArray) -> None:
         """Remove the keys where ``mask`` is false. One message a server. ``LayoutChanged``."""
-        described = mask.describe()
+        described, keys = mask.describe(), pb.Keys(space=self.number)
         messages = {
             server: self._requests.message(
-                "keep_rows", space=self.number, version=version, mask=described
+                "remove_keys", keys=keys, version=version, mask=described
             )
             for server, version in enumerate(versions)
         }

@@ -14,7 +14,7 @@ import secrets
 
 from ps_backend.errors import AuthenticationError
 
-PROTOCOL = 8
+PROTOCOL = 9
 """Version of the messages; a client and a server of different versions refuse to talk."""
 
 CLIENT_BITS = 20

@@ -29,7 +29,7 @@ class Waiting(_message.Message):
     def __init__(self, seconds: _Optional[float] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "contribute", "release", "join", "end", "nothing", "open", "close", "status", "wait", "renew", "cancel", "custom", "copy", "fetch", "compress", "pin", "unpin", "save", "load", "publish", "published", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "layout", "read_keys", "freeze_rows", "thaw_rows", "keep_rows", "adopt_keys", "restore_keys", "chunk", "segment", "key", "life")
+    __slots__ = ("session", "client", "sequence", "settled", "frees", "payload", "run", "write", "read", "contribute", "release", "join", "end", "nothing", "open", "close", "status", "wait", "renew", "cancel", "custom", "copy", "fetch", "compress", "pin", "save", "load", "publish", "make_keys", "make_rows", "look_up", "change_rows", "remove_keys", "read_keys", "copy_rows", "restore_keys", "chunk", "segment", "key", "life")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -55,22 +55,16 @@ class Request(_message.Message):
     FETCH_FIELD_NUMBER: _ClassVar[int]
     COMPRESS_FIELD_NUMBER: _ClassVar[int]
     PIN_FIELD_NUMBER: _ClassVar[int]
-    UNPIN_FIELD_NUMBER: _ClassVar[int]
     SAVE_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
-    PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     MAKE_KEYS_FIELD_NUMBER: _ClassVar[int]
     MAKE_ROWS_FIELD_NUMBER: _ClassVar[int]
     LOOK_UP_FIELD_NUMBER: _ClassVar[int]
     CHANGE_ROWS_FIELD_NUMBER: _ClassVar[int]
     REMOVE_KEYS_FIELD_NUMBER: _ClassVar[int]
-    LAYOUT_FIELD_NUMBER: _ClassVar[int]
     READ_KEYS_FIELD_NUMBER: _ClassVar[int]
-    FREEZE_ROWS_FIELD_NUMBER: _ClassVar[int]
-    THAW_ROWS_FIELD_NUMBER: _ClassVar[int]
-    KEEP_ROWS_FIELD_NUMBER: _ClassVar[int]
-    ADOPT_KEYS_FIELD_NUMBER: _ClassVar[int]
+    COPY_ROWS_FIELD_NUMBER: _ClassVar[int]
     RESTORE_KEYS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
@@ -101,28 +95,22 @@ class Request(_message.Message):
     fetch: Fetch
     compress: Compress
     pin: Pin
-    unpin: Unpin
     save: Save
     load: Load
     publish: Publish
-    published: Nothing
     make_keys: MakeKeys
     make_rows: MakeRows
     look_up: RowCall
     change_rows: RowCall
     remove_keys: RemoveKeys
-    layout: Layout
     read_keys: ReadKeys
-    freeze_rows: FreezeRows
-    thaw_rows: ThawRows
-    keep_rows: KeepRows
-    adopt_keys: AdoptKeys
+    copy_rows: CopyRows
     restore_keys: RestoreKeys
     chunk: bytes
     segment: Segment
     key: bytes
     life: int
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., contribute: _Optional[_Union[Contribute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., unpin: _Optional[_Union[Unpin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., published: _Optional[_Union[Nothing, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., freeze_rows: _Optional[_Union[FreezeRows, _Mapping]] = ..., thaw_rows: _Optional[_Union[ThawRows, _Mapping]] = ..., keep_rows: _Optional[_Union[KeepRows, _Mapping]] = ..., adopt_keys: _Optional[_Union[AdoptKeys, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., contribute: _Optional[_Union[Contribute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., copy_rows: _Optional[_Union[CopyRows, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "publications", "keyed", "chunk")
@@ -587,12 +575,14 @@ class Compress(_message.Message):
     def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., mask: _Optional[int] = ..., chosen: _Optional[_Union[Space, _Mapping]] = ..., target: _Optional[int] = ..., single: bool = ..., values: _Optional[int] = ...) -> None: ...
 
 class Pin(_message.Message):
-    __slots__ = ("name", "spaces")
+    __slots__ = ("name", "spaces", "over")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SPACES_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
     name: str
     spaces: _containers.RepeatedCompositeFieldContainer[PinKeys]
-    def __init__(self, name: _Optional[str] = ..., spaces: _Optional[_Iterable[_Union[PinKeys, _Mapping]]] = ...) -> None: ...
+    over: bool
+    def __init__(self, name: _Optional[str] = ..., spaces: _Optional[_Iterable[_Union[PinKeys, _Mapping]]] = ..., over: bool = ...) -> None: ...
 
 class PinKeys(_message.Message):
     __slots__ = ("space", "known", "waiting")
@@ -625,12 +615,6 @@ class PinnedKeys(_message.Message):
     waiting: int
     arrays: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, space: _Optional[int] = ..., state: _Optional[_Union[KeyedState, _Mapping]] = ..., mark: _Optional[int] = ..., waiting: _Optional[int] = ..., arrays: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class Unpin(_message.Message):
-    __slots__ = ("name",)
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class Save(_message.Message):
     __slots__ = ("store", "file", "arrays", "names", "pin", "offsets", "head", "spares")
@@ -920,16 +904,14 @@ class Scatter(_message.Message):
     def __init__(self, output: _Optional[int] = ..., array: _Optional[int] = ..., op: _Optional[str] = ...) -> None: ...
 
 class RemoveKeys(_message.Message):
-    __slots__ = ("keys",)
+    __slots__ = ("keys", "mask", "version")
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    MASK_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     keys: Keys
-    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ...) -> None: ...
-
-class Layout(_message.Message):
-    __slots__ = ("space",)
-    SPACE_FIELD_NUMBER: _ClassVar[int]
-    space: int
-    def __init__(self, space: _Optional[int] = ...) -> None: ...
+    mask: Array
+    version: int
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., mask: _Optional[_Union[Array, _Mapping]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class KeyedState(_message.Message):
     __slots__ = ("keys", "version", "bytes", "evicted", "refused", "waiting")
@@ -959,51 +941,19 @@ class ReadKeys(_message.Message):
     count: int
     def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
-class FreezeRows(_message.Message):
-    __slots__ = ("space", "version", "sources", "targets")
+class CopyRows(_message.Message):
+    __slots__ = ("space", "version", "rows", "buffers", "thaw")
     SPACE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    SOURCES_FIELD_NUMBER: _ClassVar[int]
-    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    THAW_FIELD_NUMBER: _ClassVar[int]
     space: int
     version: int
-    sources: _containers.RepeatedScalarFieldContainer[int]
-    targets: _containers.RepeatedCompositeFieldContainer[Array]
-    def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ..., targets: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
-
-class ThawRows(_message.Message):
-    __slots__ = ("space", "version", "sources", "targets")
-    SPACE_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    SOURCES_FIELD_NUMBER: _ClassVar[int]
-    TARGETS_FIELD_NUMBER: _ClassVar[int]
-    space: int
-    version: int
-    sources: _containers.RepeatedCompositeFieldContainer[Array]
-    targets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class AdoptKeys(_message.Message):
-    __slots__ = ("space", "keys", "sources", "targets")
-    SPACE_FIELD_NUMBER: _ClassVar[int]
-    KEYS_FIELD_NUMBER: _ClassVar[int]
-    SOURCES_FIELD_NUMBER: _ClassVar[int]
-    TARGETS_FIELD_NUMBER: _ClassVar[int]
-    space: int
-    keys: Array
-    sources: _containers.RepeatedCompositeFieldContainer[Array]
-    targets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, space: _Optional[int] = ..., keys: _Optional[_Union[Array, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., targets: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class KeepRows(_message.Message):
-    __slots__ = ("space", "version", "mask")
-    SPACE_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
-    MASK_FIELD_NUMBER: _ClassVar[int]
-    space: int
-    version: int
-    mask: Array
-    def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., mask: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    buffers: _containers.RepeatedCompositeFieldContainer[Array]
+    thaw: bool
+    def __init__(self, space: _Optional[int] = ..., version: _Optional[int] = ..., rows: _Optional[_Iterable[int]] = ..., buffers: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., thaw: bool = ...) -> None: ...
 
 class RestoreKeys(_message.Message):
     __slots__ = ("space", "arrays", "keys", "rows", "waiting", "state")

@@ -221,7 +221,7 @@ class Line:
         """Send and wait."""
         if self.driver is None:
             return self._work(request, payload, into)
-        kind = request.WhichOneof("body")
+        kind = "unpin" if request.pin.over else request.WhichOneof("body")
         self._moment(kind)
         if self._loses("lost"):
             raise Unavailable("the request was lost")

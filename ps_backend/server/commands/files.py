@@ -15,7 +15,7 @@ from ps_backend.durability.file_ranges import Rows, bytes_of, read_rows, write_i
 from ps_backend.durability.stores import Store as FileStore
 from ps_backend.errors import BufferLost, StoreFailed, StoreUnseen
 from ps_backend.limits import check, check_name
-from ps_backend.server.bounds import name_within_bounds, verify_array
+from ps_backend.server.bounds import verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.files import OwnFiles
@@ -45,8 +45,15 @@ def _pin_bounds(body: pb.Pin) -> None:
 
 @command(_pin_bounds, repeatable=True)
 def pin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Keep the buffers of now as they are, and copies of keyed spaces; which these are."""
+    """Keep the buffers of now as they are, and copies of keyed spaces; which these are.
+
+    Or keep them no longer.
+    """
     name = session.pin_name(request.client, request.pin.name)
+    if request.pin.over:
+        session.keyed.pins.drop(name)
+        session.store.pins.drop(name)
+        return Response(pb.Reply())
     kept = session.store.pin(name)
     arrays = [encode_array(number, one.part.type) for number, one in kept.items()]
     copies = session.keyed.pins.get(name)
@@ -54,15 +61,6 @@ def pin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         copies = session.keyed.pins.keep(name, _copies(session, request.pin.spaces))
     spaces = [encode_copy(number, one.about) for number, one in copies.items()]
     return Response(pb.Reply(pinned=pb.Pinned(arrays=arrays, spaces=spaces)))
-
-
-@command(name_within_bounds("name"), repeatable=True)
-def unpin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Keep them no longer."""
-    name = session.pin_name(request.client, request.unpin.name)
-    session.keyed.pins.drop(name)
-    session.store.pins.drop(name)
-    return Response(pb.Reply())
 
 
 @command(_bounds, repeatable=True, waits=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -89,117 +90,105 @@ def new_rows(body: pb.MakeRows) -> KeyedRows:
 
 
 @command(repeatable=True)
-def layout(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """How many keys there are, and which layout this is."""
-    space = session.keyed.get(request.layout.space)
-    with space.lock:
-        state = space.state
-    return Response(pb.Reply(keyed=encode_state(state)))
-
-
-@command(repeatable=True)
 def read_keys(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Some of the keys, in the order of buckets and slots."""
+    """How many keys there are, and which layout this is; of that some keys, in its order."""
     body = request.read_keys
     space = session.keyed.get(body.space)
     with space.lock:
+        state = encode_state(space.state)
+        if not body.HasField("version"):
+            return Response(pb.Reply(keyed=state))
         space.check_version(body.version)
         if body.first + body.count > len(space.index):
             raise IndexError(f"{body.count} keys from {body.first} on, of {len(space.index)}")
         (block,) = session.store.memory.allocate([8 * body.count], "reading keys")
         keys = block.array(np.dtype(np.int64), (body.count,))
         keys[:] = space.index.keys_between(body.first, body.first + body.count)
-    return Response(pb.Reply(payload=keys.nbytes), [byte_view(keys)], [block])
+    return Response(pb.Reply(payload=keys.nbytes, keyed=state), [byte_view(keys)], [block])
 
 
-def _frozen_bounds(body: pb.FreezeRows | pb.ThawRows) -> None:
-    check("arrays", len(body.sources), 0, limits.MOST_TOTALS)
-    check("targets", len(body.targets), len(body.sources), len(body.sources))
-    arrays = body.targets if isinstance(body, pb.FreezeRows) else body.sources
-    for array in arrays:
+def _copy_bounds(body: pb.CopyRows) -> None:
+    check("arrays", len(body.rows), 0, limits.MOST_TOTALS)
+    check("buffers", len(body.buffers), len(body.rows), len(body.rows))
+    for array in body.buffers:
         verify_array(array)
 
 
-@command(_frozen_bounds)
-def freeze_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Buffers with the rows that arrays have now, or with the keys, in the order of the layout."""
-    body, store = request.freeze_rows, session.store
+@command(_copy_bounds)
+def copy_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Buffers with the rows that arrays have now, or with the keys, in the order of the layout; or
+    arrays with the rows that buffers hold, or all of an empty space."""
+    body = request.copy_rows
     space = session.keyed.get(body.space)
-    parts = [session.part(target) for target in body.targets]
-    numbers = [target.buffer for target in body.targets]
+    parts = [session.part(one) for one in body.buffers]
+    with space.lock:
+        if not body.thaw:
+            _freeze(session, space, body, parts)
+        elif 0 in body.rows:
+            _adopt(session, space, body, parts)
+        else:
+            _thaw(session, space, body, parts)
+    return Response(pb.Reply())
+
+
+def _freeze(
+    session: ServerSession, space: KeyedSpace, body: pb.CopyRows, parts: Sequence[Part]
+) -> None:
+    store, numbers = session.store, [one.buffer for one in body.buffers]
     store.refuse_taken(numbers)
-    with space.lock:
-        space.check_version(body.version)
-        rows = dict(
-            zip(wanted := [k for k in body.sources if k], space.rows_of(wanted), strict=True)
-        )
-        for source, part in zip(body.sources, parts, strict=True):
-            verify_part(space, part, rows[source].type if source else ValueType("int64"))
-        made = store.new(parts, "freezing arrays of a keyed space")
-        for source, buffer in zip(body.sources, made, strict=True):
-            if not len(space.index):
-                break
-            if source:
-                rows[source].store.copy_to(buffer.array)
-            else:
-                buffer.array[:] = space.index.keys_in_order()
+    space.check_version(body.version)
+    named = [number for number in body.rows if number]
+    rows = dict(zip(named, space.rows_of(named), strict=True))
+    for number, part in zip(body.rows, parts, strict=True):
+        verify_part(space, part, rows[number].type if number else ValueType("int64"))
+    made = store.new(parts, "freezing arrays of a keyed space")
+    for number, buffer in zip(body.rows, made, strict=True):
+        if not len(space.index):
+            break
+        if number:
+            rows[number].store.copy_to(buffer.array)
+        else:
+            buffer.array[:] = space.index.keys_in_order()
     store.put(dict(zip(numbers, made, strict=True)))
-    return Response(pb.Reply())
 
 
-@command(_frozen_bounds)
-def thaw_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Let arrays have the rows that buffers hold, in the order of the layout."""
-    body = request.thaw_rows
-    space = session.keyed.get(body.space)
-    with space.lock:
-        space.check_version(body.version)
-        rows = space.rows_of(body.targets)
-        sources: list[Buffer | None] = []
-        for source, target in zip(body.sources, rows, strict=True):
-            part = session.part(source)
-            verify_part(space, part, target.type)
-            sources.append(session.store.get(source.buffer, part) if len(space.index) else None)
-        space.mark += 1
-        for buffer, target in zip(sources, rows, strict=True):
-            if buffer is not None:
-                target.store.copy_from(buffer.array)
-    return Response(pb.Reply())
+def _thaw(
+    session: ServerSession, space: KeyedSpace, body: pb.CopyRows, parts: Sequence[Part]
+) -> None:
+    space.check_version(body.version)
+    rows = space.rows_of(body.rows)
+    for part, target in zip(parts, rows, strict=True):
+        verify_part(space, part, target.type)
+    sources = _buffers(session, body, parts) if len(space.index) else []
+    space.mark += 1
+    for source, target in zip(sources, rows, strict=False):
+        target.store.copy_from(source.array)
 
 
-def _adopted_bounds(body: pb.AdoptKeys) -> None:
-    verify_array(body.keys)
-    check("arrays", len(body.sources), 0, limits.MOST_TOTALS)
-    check("targets", len(body.targets), len(body.sources), len(body.sources))
-    for array in body.sources:
-        verify_array(array)
-
-
-@command(_adopted_bounds)
-def adopt_keys(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Keys, and the rows of arrays, for a space that has none: as they were frozen once."""
-    body, store = request.adopt_keys, session.store
-    space = session.keyed.get(body.space)
-    part = session.part(body.keys)
-    if part.type.value != ValueType("int64"):
-        raise InvalidProgram(f"keys are int64, and not {part.type.value}")
+def _adopt(
+    session: ServerSession, space: KeyedSpace, body: pb.CopyRows, parts: Sequence[Part]
+) -> None:
+    """Keys come first, and what belongs to them as it was frozen once."""
+    part, *others = parts
+    if body.rows[0] or part.type.value != ValueType("int64"):
+        raise InvalidProgram(f"keys come first and are int64, and not {part.type.value}")
     count = part.high - part.low
-    with space.lock:
-        rows = space.rows_of(body.targets)
-        parts = [session.part(source) for source in body.sources]
-        for source, target in zip(parts, rows, strict=True):
-            if (source.type.value, source.high - source.low) != (target.type, count):
-                raise InvalidProgram(f"{source.type} are no {count} rows of {target.type}")
-        if not count:
-            return Response(pb.Reply())
-        given = [
-            store.get(source.buffer, one).array
-            for source, one in zip(body.sources, parts, strict=True)
-        ]
-        adopt(session, space, store.get(body.keys.buffer, part).array)
-        for array, target in zip(given, rows, strict=True):
-            target.store.copy_from(array)
-    return Response(pb.Reply())
+    rows = space.rows_of(body.rows[1:])
+    for other, target in zip(others, rows, strict=True):
+        if (other.type.value, other.high - other.low) != (target.type, count):
+            raise InvalidProgram(f"{other.type} are no {count} rows of {target.type}")
+    if not count:
+        return
+    keys, *given = _buffers(session, body, parts)
+    adopt(session, space, keys.array)
+    for source, target in zip(given, rows, strict=True):
+        target.store.copy_from(source.array)
+
+
+def _buffers(session: ServerSession, body: pb.CopyRows, parts: Sequence[Part]) -> list[Buffer]:
+    return [
+        session.store.get(one.buffer, part) for one, part in zip(body.buffers, parts, strict=True)
+    ]
 
 
 def adopt(session: ServerSession, space: KeyedSpace, keys: Array) -> None:
@@ -207,24 +196,6 @@ def adopt(session: ServerSession, space: KeyedSpace, keys: Array) -> None:
     if np.any(space.partition.server_of(keys, session.servers) != session.index):
         raise InvalidProgram("keys came to a server that is not theirs")
     space.adopt(keys)
-
-
-def _mask_bounds(body: pb.KeepRows) -> None:
-    verify_array(body.mask)
-
-
-@command(_mask_bounds)
-def keep_rows(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Remove the keys where a mask is false."""
-    body = request.keep_rows
-    space = session.keyed.get(body.space)
-    with space.lock:
-        space.check_version(body.version)
-        part = session.part(body.mask)
-        verify_part(space, part, ValueType("bool"))
-        if len(space.index):
-            space.keep(session.store.get(body.mask.buffer, part).array)
-    return Response(pb.Reply())
 
 
 def verify_part(space: KeyedSpace, part: Part, type: ValueType) -> None:

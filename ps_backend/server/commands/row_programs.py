@@ -13,7 +13,9 @@ from ps_backend import limits
 from ps_backend.errors import InvalidProgram
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
 from ps_backend.program.types import ValueType
+from ps_backend.server.bounds import verify_array
 from ps_backend.server.commands.command import Payload, Response, command
+from ps_backend.server.commands.keyed_spaces import verify_part
 from ps_backend.server.session import ServerSession
 from ps_backend.server.state.keyed.row_run import PreparedRows, RowRun, StagedRows
 from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
@@ -215,13 +217,17 @@ def reserve_rows(
 
 def _remove_bounds(body: pb.RemoveKeys) -> None:
     check("keys", body.keys.count, 0, limits.MOST_LENGTH)
+    verify_array(body.mask)
 
 
 @command(_remove_bounds)
 def remove_keys(session: ServerSession, request: pb.Request, payload: Payload) -> Response:
-    """Remove keys; those that are not there are none."""
+    """Remove keys; those that are not there are none. Or those where a mask is false."""
     body = request.remove_keys.keys
     space = session.keyed.get(body.space)
+    if request.remove_keys.HasField("mask"):
+        _keep(session, space, request.remove_keys)
+        return Response(pb.Reply())
     payload.expect(body.bytes)
     check_keys_size(body.bytes, body.count)
     room = session.store.memory.reserve(KEY_BYTES * body.count, "removing keys")
@@ -232,3 +238,13 @@ def remove_keys(session: ServerSession, request: pb.Request, payload: Payload) -
         space.remove(keys)
     del room
     return Response(pb.Reply())
+
+
+def _keep(session: ServerSession, space: KeyedSpace, body: pb.RemoveKeys) -> None:
+    """Keep the keys where a mask in the order of the layout is true."""
+    with space.lock:
+        space.check_version(body.version)
+        part = session.part(body.mask)
+        verify_part(space, part, ValueType("bool"))
+        if len(space.index):
+            space.keep(session.store.get(body.mask.buffer, part).array)

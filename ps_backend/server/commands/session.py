@@ -41,8 +41,13 @@ def _bounds(body: pb.Publish) -> None:
 
 @command(_bounds)
 def publish(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """Give names to buffers, in place of the names before. ``only``: free all other buffers."""
+    """Give names to buffers, in place of the names before. ``only``: free all other buffers.
+
+    Or say which names buffers have, in each list that this server knows.
+    """
     body = request.publish
+    if not body.HasField("given"):
+        return Response(pb.Reply(publications=session.publications.all()))
     for array in body.given.arrays:
         part = session.part(array)
         if part.low < part.high:
@@ -51,9 +56,3 @@ def publish(session: ServerSession, request: pb.Request, _: Payload) -> Response
     if body.only:
         session.store.keep_only({array.buffer for array in body.given.arrays})
     return Response(pb.Reply())
-
-
-@command(repeatable=True)
-def published(session: ServerSession, request: pb.Request, _: Payload) -> Response:
-    """The names that buffers have, in each list that this server knows."""
-    return Response(pb.Reply(publications=session.publications.all()))

@@ -25,7 +25,7 @@ def test_a_session_keeps_its_buffers_under_so_many_names():
         assert not sender.send(pin=pb.Pin(name=str(number))).HasField("error")
     assert not sender.send(pin=pb.Pin(name="0")).HasField("error")
     assert "unpin some" in sender.error(pin=pb.Pin(name="one more")).message
-    sender.send(unpin=pb.Unpin(name="0"))
+    sender.send(pin=pb.Pin(name="0", over=True))
     assert not sender.send(pin=pb.Pin(name="one more")).HasField("error")
 
 
