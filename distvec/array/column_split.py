@@ -5,8 +5,7 @@ is an array whose servers have its transpose, ``x.table`` of shape ``(k, n)``. T
 it an array like any other:
 
 1. An elementwise operation on it is that of the table, beside operands with their axes exchanged.
-2. A function of NumPy that has a rule in ``dispatch/column_split.py`` is done to the table, with
-   the axes exchanged.
+2. A function along an axis is done to the table along the other one (``exchanging_axes``).
 3. Everything else reads ``x.node``, the same elements split by rows, which go from server to
    server, and changes the array by ``x.assign``, which takes them back.
 """
@@ -14,44 +13,23 @@ it an array like any other:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array import products
 from distvec.array.array import DistArray
 from distvec.array.core import shapes
-from distvec.array.core.builder import express
 from distvec.array.core.handle import is_split_by_columns
 from distvec.array.core.operators import elementwise
-from distvec.array.dispatch.column_split import function_of_columns, join_rows, ufunc_of_columns
 from distvec.array.error_hints import refuse_shuffle
 from distvec.array.indexing.getitem import plain
 from distvec.array.indexing.parse_key import At, Mask, Take, parse
-from distvec.array.indexing.pull_push import addable, as_indices
+from distvec.array.indexing.pull_push import addable, as_indices, join_rows
 from distvec.array.random import Random
-from distvec.array.transposed import (
-    beside_table,
-    collected_transpose,
-    exchanged_axes,
-    redistribute,
-    transpose,
-)
-from distvec.graph import build
-from distvec.graph.node import Graph, Node
-
-
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The method that is NumPy's ``function``."""
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    method.__name__ = function.__name__
-    method.__doc__ = f"As ``numpy.{function.__name__}``."
-    return method
+from distvec.array.transposed import beside_table, redistribute, transpose
+from distvec.graph.node import Node
 
 
 class Transposed(DistArray):
@@ -187,75 +165,11 @@ class Transposed(DistArray):
         exchanged, rank = _exchanged_key(key, self.shape)
         self.table[exchanged] = beside_table(value) if rank == 2 else value
 
-    # --- methods ------------------------------------------------------------------------------
-
-    sum, prod, mean = _method(np.sum), _method(np.prod), _method(np.mean)
-    var, std = _method(np.var), _method(np.std)
-    min, max = _method(np.min), _method(np.max)
-    argmin, argmax = _method(np.argmin), _method(np.argmax)
-    any, all = _method(np.any), _method(np.all)
-    cumsum, cumprod = _method(np.cumsum), _method(np.cumprod)
-    argsort, argpartition = _method(np.argsort), _method(np.argpartition)
-    repeat, dot, imag = _method(np.repeat), _method(np.dot), property(_method(np.imag))
-    ravel = flatten = _method(np.ravel)
-
-    def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
-        """As ``numpy.reshape``."""
-        return np.reshape(self, shape[0] if len(shape) == 1 else shape, order=order)
-
-    def sort(
-        self, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
-    ) -> None:
-        """As ``numpy.ndarray.sort``."""
-        self.table.sort(exchanged_axes(axis), kind, order, stable=stable)
-
-    def partition(
-        self, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
-    ) -> None:
-        """As ``numpy.ndarray.partition``."""
-        self.table.partition(kth, exchanged_axes(axis), kind, order)
-
     # --- operations ---------------------------------------------------------------------------
 
     def apply_op(self, name: str, operands: tuple[Any, ...]) -> Any:
         """The op ``name`` on ``operands``: that of the table, beside the others' transposes."""
         return transpose(elementwise(self.table, name, *map(beside_table, operands)))
-
-    def __matmul__(self, other: Any) -> Any:
-        if is_split_by_columns(other):
-            return transpose(products.matmul(other.table, self.table))
-        table = self.table
-        first, second = products.both(table, other, "matmul")
-        if second.ndim == 0:
-            raise ValueError("@ needs vectors or tables; multiply by a scalar with *")
-        if second.shape[0] != len(first):
-            raise ValueError(f"matmul: shapes {self.shape} and {second.shape} not aligned")
-        dtype = np.result_type(first.dtype, second.dtype)
-        return express(table, _gram, first.astype(dtype), second.astype(dtype))
-
-    def __rmatmul__(self, other: Any) -> Any:
-        """``other @ T.T``: a table with the rows of ``other``, or of T's if these are more."""
-        table = self.table
-        first, _ = products.both(other, table, "matmul")
-        if first.ndim == 0 or first.shape[-1] != table.shape[1]:
-            raise ValueError(f"matmul: shapes {first.shape} and {self.shape} not aligned")
-        if first.ndim == 1:
-            return products.matmul(table, first)
-        keeps_rows = not first.node.on_client and first.size >= table.size
-        if keeps_rows:
-            return products.matmul(first, collected_transpose(table))
-        return transpose(products.matmul(table, collected_transpose(first)))
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return ufunc_of_columns(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return function_of_columns(self, func, args, kwargs)
-
-
-def _gram(graph: Graph, x: Node, y: Node) -> Node:
-    y = build.put_on_servers(graph, y, x.type.space) if y.on_client else y
-    return products.gram(graph, x, y)
 
 
 # --- indices --------------------------------------------------------------------------------------

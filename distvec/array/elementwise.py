@@ -22,6 +22,7 @@ from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import full
 from distvec.array.indexing.setitem import set_item
 from distvec.array.reductions import as_array
+from distvec.array.transposed import exchanging_axes
 from ps_backend.program import ops
 
 A = TypeVar("A", bound=Arithmetic)
@@ -113,6 +114,7 @@ def clip(x: A, min: Any = None, max: Any = None, out: Any = None) -> A:
     return store(out, result, "clip")
 
 
+@exchanging_axes()
 def full_like(x: A, fill_value: Any, dtype: Any = None) -> A:
     """``fill_value`` in the shape (and dtype, unless given) of ``x``."""
     array_among("full_like", (x,))

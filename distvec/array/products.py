@@ -19,6 +19,7 @@ from distvec.array.core.operators import Arithmetic, Deferred, as_operand, eleme
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.indexing.pull_push import as_indices
 from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
+from distvec.array.transposed import beside_table, collected_transpose, exchanged_axes, transpose
 from distvec.graph import build
 from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
@@ -36,8 +37,6 @@ def dot(x: Any, y: Any, out: Any = None) -> Any:
     The inner product of two vectors is one pass without a temporary, accumulated wide as
     their sum is. ``out`` must have the dtype and the shape of the result.
     """
-    if isinstance(y, Arithmetic) and y.is_split_by_columns:
-        return np.dot(x, y, out=out)  # type: ignore[call-overload]
     first, second = both(x, y, "dot")
     is_scaled = first.ndim == 0 or second.ndim == 0
     if is_scaled:
@@ -126,11 +125,34 @@ def as_array(like: Arithmetic, operand: Any, name: str) -> Any:
 def _product(x: A, y: A, name: str) -> A:
     """The product of arrays of rank 1 or 2."""
     x, y = x.aligned_operands(y)
+    if x.is_split_by_columns or y.is_split_by_columns:
+        return _product_of_columns(x, y, name)  # type: ignore[no-any-return]
     if x.shape[-1] != y.shape[0]:
         raise ValueError(f"{name}: shapes {x.shape} and {y.shape} not aligned")
     if x.ndim == y.ndim == 1 and not (x.node.on_client and y.node.on_client):
         return inner(x, y, _result(x, y))
     return express(x, _matrix_product, x, y, _result(x, y))
+
+
+def _product_of_columns(x: Any, y: Any, name: str) -> Any:
+    """The product where one is split by columns: that of the tables that servers have."""
+    if x.shape[-1] != y.shape[0]:
+        raise ValueError(f"{name}: shapes {x.shape} and {y.shape} not aligned")
+    if x.is_split_by_columns and y.is_split_by_columns:
+        return transpose(_product(y.table, x.table, name))
+    if x.is_split_by_columns:
+        return express(x, _gram_in, x.table, y, _result(x, y))
+    if x.ndim == 1:
+        return _product(y.table, x, name)
+    if not x.node.on_client and x.size >= y.size:  # it keeps its rows
+        return _product(x, collected_transpose(y.table), name)
+    return transpose(_product(y.table, collected_transpose(x), name))
+
+
+def _gram_in(graph: Graph, x: Node, y: Node, dtype: np.dtype[Any]) -> Node:
+    """``gram`` in ``dtype``, also of a ``y`` that the client keeps."""
+    x, y = build.cast(graph, x, dtype), build.cast(graph, y, dtype)
+    return gram(graph, x, build.put_on_servers(graph, y, x.type.space) if y.on_client else y)
 
 
 def _result(x: Arithmetic, y: Arithmetic) -> np.dtype[Any]:
@@ -154,7 +176,7 @@ def _matrix_product(graph: Graph, x: Node, y: Node, dtype: np.dtype[Any]) -> Nod
         x = build.transpose(graph, x)
         if not y.on_client:
             x = build.put_on_servers(graph, x, y.type.space)
-    return gram(graph, x, build.put_on_servers(graph, y, x.type.space) if y.on_client else y)
+    return _gram_in(graph, x, y, dtype)
 
 
 def gram(graph: Graph, x: Node, y: Node) -> Node:
@@ -183,6 +205,10 @@ def _inner(graph: Graph, x: Node, y: Node, wide: np.dtype[Any], result: np.dtype
 def vecdot(x: A, y: A, *, axis: int = -1) -> A:
     """Inner products along ``axis`` (array API): of two vectors, or of the rows of two tables."""
     x, y = both(x, y, "vecdot")
+    if x.is_split_by_columns or y.is_split_by_columns:
+        if x.ndim == y.ndim == 2:
+            return vecdot(beside_table(x), beside_table(y), axis=exchanged_axes(axis))  # type: ignore[no-any-return]
+        return _product(x, y, "vecdot") if x.ndim == 2 else _product(y, x, "vecdot")
     if x.ndim == 0 or y.ndim == 0:
         raise ValueError("vecdot: both operands must have at least one dimension")
     over = axis_of(x if x.ndim >= y.ndim else y, "vecdot", operator.index(axis))
@@ -259,6 +285,8 @@ def vdot(x: A, y: A) -> A:
     Beside a table, a small operand may be a NumPy array.
     """
     x, y = both(x, y, "vdot")
+    if x.is_split_by_columns or y.is_split_by_columns:
+        x, y = beside_table(x), beside_table(y)
     if x.size != y.size:
         raise ValueError(f"vdot: shapes {x.shape} and {y.shape} not aligned")
     if x.shape != y.shape:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from distvec.array.core.builder import express
-from distvec.array.core.handle import check_cast
+from distvec.array.core.handle import as_stored, check_cast, is_split_by_columns
 from distvec.array.core.keywords import (
     NOT_GIVEN,
     accumulation_dtype,
@@ -28,6 +28,7 @@ from distvec.array.core.keywords import (
 )
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import full, reshape
+from distvec.array.transposed import exchanging_axes
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
@@ -134,11 +135,25 @@ def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
     return kept(x, along(x, op, over, result), over, keepdims)
 
 
+def _located(table: A, locate: Callable[..., Any]) -> A:
+    """Where ``locate`` finds an extreme in the transpose: of equal elements the first one.
+
+    That of the table may be another one; its value is looked for. Three sweeps.
+    """
+    k, n = table.shape
+    column = table.session.namespace.arange(k).reshape(k, 1)
+    value = sum(elementwise(table, "where", column * n + np.arange(n) == locate(table), table, 0))
+    equal = (table == value) | ((table != table) & (value != value))
+    found: A = min(elementwise(table, "where", equal, column + np.arange(n) * k, table.size))
+    return found
+
+
 def _extents(x: Arithmetic, over: int | None) -> tuple[int, ...]:
     """The lengths of the axes that are reduced."""
     return x.shape if over is None else x.shape[over : over + 1]
 
 
+@exchanging_axes()
 def _given(
     x: A, name: str, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> A:
@@ -187,6 +202,10 @@ def of_table(name: str) -> Callable[..., Any]:
         return _given(x, name, axis, None, out, keepdims, NOT_GIVEN, where)
 
     def locating(x: A, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> A:
+        if axis is None and is_split_by_columns(x):
+            keep = keepdims is not NOT_GIVEN and bool(keepdims)
+            table: A = as_stored(x)
+            return store(out, kept(table, _located(table, function), None, keep), name, "unsafe")
         return _given(x, name, axis, None, out, keepdims, NOT_GIVEN, True)
 
     function: Callable[..., Any] = choosing
@@ -205,6 +224,7 @@ any, all = of_table("any"), of_table("all")
 argmin, argmax = of_table("argmin"), of_table("argmax")
 
 
+@exchanging_axes()
 def mean(
     x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
     where: Any = True,
@@ -236,6 +256,7 @@ def has_none(x: Arithmetic) -> bool:
     return not x.selects and x.size == 0
 
 
+@exchanging_axes()
 def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Number of elements that are not zero, as int64."""
     axis_of(x, "count_nonzero", axis)

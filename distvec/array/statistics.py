@@ -24,7 +24,7 @@ from distvec.array.core.operators import Arithmetic, as_operand, elementwise, ra
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
 from distvec.array.elementwise import apply, full_like
 from distvec.array.reductions import as_array
-from distvec.array.transposed import transpose
+from distvec.array.transposed import exchanging_axes, transpose
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
@@ -34,6 +34,7 @@ A = TypeVar("A", bound=Arithmetic)
 _FLOAT = np.dtype(np.float64)
 
 
+@exchanging_axes()
 def var(
     x: A, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, *, where: Any = True, mean: Any = NOT_GIVEN, correction: Any = NOT_GIVEN,
@@ -48,6 +49,7 @@ def var(
     return store(out, exact.astype(result_dtype(x, dtype)), "var", "unsafe")
 
 
+@exchanging_axes()
 def std(
     x: A, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, *, where: Any = True, mean: Any = NOT_GIVEN, correction: Any = NOT_GIVEN,
@@ -109,6 +111,7 @@ def ptp(x: A, axis: Any = None, out: Any = None, keepdims: Any = False) -> A:
     return store(out, elementwise(x, "subtract", most, least), "ptp", "same_kind")
 
 
+@exchanging_axes()
 def average(
     x: A, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:

@@ -6,18 +6,20 @@ places, so it is split by its columns: ``column_split`` has the array that stand
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from distvec.array.core.builder import express, make
-from distvec.array.core.handle import as_stored, is_split_by_columns
+from distvec.array.core.handle import as_stored, check_split, is_split_by_columns
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
-from distvec.array.indexing.getitem import gathered
-from distvec.graph import build
+from distvec.graph import build, view_nodes
 from distvec.graph.node import Graph, Node
 from ps_backend.program.types import array_type
 
@@ -91,7 +93,8 @@ def redistribute(table: Any) -> Any:
     n, k = table.shape
     flat = reshape(table, (n * k,))
     place = make(flat, "iota", (), array_type(flat.space, np.dtype(np.int64)))
-    return reshape(gathered(flat, express(flat, _sources, place, n, k)), (k, n))
+    source = express(flat, _sources, place, n, k)
+    return reshape(express(flat, view_nodes.gather, flat, source), (k, n))
 
 
 def _sources(graph: Graph, place: Node, n: int, k: int) -> Node:
@@ -99,3 +102,68 @@ def _sources(graph: Graph, place: Node, n: int, k: int) -> Node:
     column = build.elementwise(graph, "remainder", [place, n])
     row = build.elementwise(graph, "floor_divide", [place, n])
     return build.elementwise(graph, "add", [build.elementwise(graph, "multiply", [column, k]), row])
+
+
+_OPERANDS = {"where", "weights", "values", "prepend", "append", "test_elements"}
+"""Parameters that are of the shape of the array, or are broadcast to it."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+_signature = functools.cache(inspect.signature)
+
+
+def exchanging_axes(position: int = 0, *, unnamed: Any = None) -> Callable[[F], F]:
+    """Let a function of an array do what it does to one that is split by columns to its table.
+
+    That is its argument at ``position``; what stands beside it has its axes exchanged, and so have
+    ``axis`` and results of rank 2. ``unnamed``: the axes where none is named; ``NotImplemented`` if
+    the function then takes all elements in a row, as they are in an array that is split by rows.
+    """
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def either(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > position and is_split_by_columns(args[position]):
+                return _exchanged(function, position, unnamed, args, kwargs)
+            return function(*args, **kwargs)
+
+        return either  # type: ignore[return-value]
+
+    return decorate
+
+
+def _exchanged(function: Any, position: int, unnamed: Any, args: Any, kwargs: Any) -> Any:
+    signature = _signature(function)
+    bound = signature.bind(*args, **kwargs)
+    given = bound.arguments
+    if "axis" in signature.parameters:
+        axis = given.get("axis", signature.parameters["axis"].default)
+        axis = unnamed if axis is None else axis
+        if axis is NotImplemented:
+            return function(*args, **kwargs)
+        given["axis"] = exchanged_axes(axis)
+    given[list(signature.parameters)[position]] = args[position].table
+    for name in _OPERANDS & given.keys():
+        is_for_each = name == "weights" and np.ndim(given[name]) < 2
+        # What is inserted at one place is turned round by NumPy itself, along the other axis.
+        is_turned = name == "values" and np.ndim(given.get("obj", [])) == 0
+        if not (is_for_each or is_turned):
+            given[name] = beside_table(given[name])
+    out = given.get("out")
+    (target,) = out if isinstance(out, tuple) else (out,)
+    if isinstance(target, Arithmetic) and target.ndim == 2:
+        if not given.get("keepdims"):
+            check_split(target, args[position], function.__name__)
+        # What is assigned to the transpose of a table that is split by rows goes to the table.
+        is_split = target.is_split_by_columns
+        given["out"] = as_stored(target) if is_split else target.session._transposed(target)
+    result = function(*bound.args, **bound.kwargs)
+    if isinstance(target, Arithmetic):
+        return target
+    # Of several quantiles each has a row of its own, whichever axis they are along.
+    return result if np.ndim(given.get("q", 0)) else _transposes(result)
+
+
+def _transposes(result: Any) -> Any:
+    if isinstance(result, tuple | list):
+        return type(result)(map(_transposes, result))
+    return transpose(result) if isinstance(result, Arithmetic) else result

@@ -224,6 +224,12 @@ def is_split_by_columns(x: Any) -> bool:
     return isinstance(x, Handle) and x.is_split_by_columns
 
 
+def check_split(out: Any, result: Any, name: str) -> None:
+    """``TypeError`` where ``result`` is split by columns and ``out=`` is not."""
+    if is_split_by_columns(result) and not is_split_by_columns(out):
+        raise TypeError(f"numpy.{name}: out= must be split by columns as well")
+
+
 def as_stored(x: Any) -> Any:
     """``x`` as servers have it, split by rows: the transpose of one that is split by columns."""
     return x.table if x.is_split_by_columns else x

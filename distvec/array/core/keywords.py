@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distvec.array.core.handle import check_not_slice
+from distvec.array.core.handle import check_not_slice, check_split
 from distvec.array.core.operators import Arithmetic, as_operand, elementwise
 from distvec.array.core.shapes import broadcast_to
 from ps_backend.program import ops
@@ -96,7 +96,9 @@ def store(out: Any, result: A, name: str, casting: str | None = None) -> A:
     if not is_given(out):
         return result
     target = check_out(out[0] if isinstance(out, tuple) else out, name)
-    if casting is not None and target.shape != result.shape:
+    if casting is None:
+        check_split(target, result, name)
+    elif target.shape != result.shape:
         what = "reduction operation " if casting == "unsafe" else ""  # as NumPy says it
         raise ValueError(
             f"output parameter for {what}{name} has the wrong shape: {target.shape}, but the "

@@ -171,6 +171,8 @@ def broadcast_to(x: H, /, shape: Any) -> H:
     wanted = shape_of(shape)
     if wanted == x.shape:
         return x.copy()
+    if x.is_split_by_columns:
+        return broadcast_to(x.table, wanted[::-1]).T  # type: ignore[attr-defined,no-any-return]
     try:
         fits = np.broadcast_shapes(x.shape, wanted) == wanted
     except ValueError:
@@ -207,5 +209,7 @@ def numpy_full_like(
     """As ``numpy.full_like``, but that what is to be everywhere comes first."""
     check_order(order)
     kind = x.dtype if dtype is None else dtype
+    if x.is_split_by_columns and shape is None:
+        return full(x.table, x.table.shape, fill_value, kind).T
     extents = x.shape if shape is None else shape
     return full(x, extents, fill_value, kind)

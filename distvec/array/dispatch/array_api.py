@@ -23,7 +23,6 @@ from distvec.array.core import type_queries
 from distvec.array.core.handle import SessionBase
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import MOST_RANK
-from distvec.array.dispatch.column_split import has_transposed, of_either_split
 from distvec.array.dispatch.functions import COMPARISONS, STATISTICS, counterparts
 from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
@@ -162,9 +161,9 @@ class Namespace:
         for name in DTYPES:
             setattr(self, name, np.dtype(name))
         for name in ops.PUBLIC:
-            setattr(self, name, of_either_split(name, elementwise.of_op(name)))
+            setattr(self, name, elementwise.of_op(name))
         for name in PUBLIC:
-            setattr(self, name, of_either_split(name, reductions.of_table(name)))
+            setattr(self, name, reductions.of_table(name))
         for function in _standard_functions(np, _FUNCTIONS):
             setattr(self, function.__name__, function)
         for function in (
@@ -213,8 +212,7 @@ def _standard_functions(numpy: Any, texts: str) -> tuple[Callable[..., Any], ...
 
 def _standard_function(numpy: Any, text: str) -> Callable[..., Any]:
     name = text.partition("(")[0]
-    theirs = getattr(numpy, name)
-    own = _OWN.get(name) or counterparts().get(theirs)
+    own = _OWN.get(name) or counterparts().get(getattr(numpy, name))
     ours: Callable[..., Any] = own or counterparts()[getattr(np.linalg, name)]
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -225,7 +223,7 @@ def _standard_function(numpy: Any, text: str) -> Callable[..., Any]:
                 f"{name}: needs an array on the servers, got ({kinds}); put it there with "
                 f"asarray(...)"
             )
-        return (theirs if has_transposed(args) else ours)(*args, **kwargs)
+        return ours(*args, **kwargs)
 
     called.__doc__ = ours.__doc__
     return _with_signature(text, called, _RESULTS.get(name))

@@ -30,12 +30,13 @@ from distvec.array.core.keywords import (
 from distvec.array.core.operators import Arithmetic, Deferred, elementwise
 from distvec.array.elementwise import array_among
 from distvec.array.indexing.getitem import get_item
-from distvec.array.indexing.pull_push import as_indices, pull, push
+from distvec.array.indexing.pull_push import as_indices, join_rows, pull, push
 from distvec.array.indexing.setitem import set_item
 from distvec.array.manipulation.grids import outer
 from distvec.graph.build import check_dtype
 from ps_backend.program import ops, reducers
 from ps_backend.program.collectives import SCANS, WAYS
+from ps_backend.program.row_ops import JOINS
 
 
 def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
@@ -49,6 +50,14 @@ def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
     name = f"numpy.{function.__name__}.at"
     if not isinstance(x, Arithmetic):
         raise TypeError(f"{name}: changes a {type(x).__name__} on the client; pull the operands")
+    if x.is_split_by_columns:
+        if function.__name__ not in JOINS:
+            raise TypeError(
+                f"{name} of a transposed table is not available on the servers; "
+                f"call it on the table, x.T, or pull the values with x.numpy()"
+            )
+        join_rows(function.__name__, x, as_indices(indices, len(x)), *values)
+        return
     if _names_once(indices):
         with x.write_lock:
             set_item(x, indices, function(get_item(x, indices), *values))

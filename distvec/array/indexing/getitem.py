@@ -182,6 +182,8 @@ def known(array: Any) -> npt.NDArray[Any]:
 
 def get_item(x: Arithmetic, key: Any) -> Any:
     """``x[key]``; lazy. Of a mask a selection, whose elements are not made."""
+    if x.is_split_by_columns:
+        return x[key]  # type: ignore[index]
     if names_all(x, key):
         return x
     if is_one_truth(key):

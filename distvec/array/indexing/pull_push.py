@@ -7,15 +7,19 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.core.builder import host_array
+from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.conversion import buffer_of, numpy, persist
-from distvec.array.core.handle import Handle, check_not_slice, is_broadcastable
+from distvec.array.core.handle import Handle, check_not_slice, check_session, is_broadcastable
 from distvec.array.core.operators import elementwise
 from distvec.array.core.shapes import put
+from distvec.array.transposed import beside_table
 from distvec.diagnostics.profile import measured
+from distvec.graph import build
 from distvec.graph.node import Buffer
 from distvec.runtime.liveness import InFlightProgram
 from ps_backend.client import defer_signals
+from ps_backend.program.row_ops import JOINS
+from ps_backend.program.types import array_type
 
 H = TypeVar("H", bound=Handle)
 
@@ -158,3 +162,46 @@ def as_indices(indices: Any, length: int) -> npt.NDArray[np.int64]:
         bad = low if low < -length else high
         raise IndexError(f"index {bad} is out of bounds for an array of length {length}")
     return np.where(result < 0, result + length, result) if low < 0 else result
+
+
+# --- rows of tables that are split by columns ----------------------------------------------------
+
+
+def join_rows(name: str, x: Any, where: npt.NDArray[np.int64], given: Any) -> None:
+    """Let ``x`` have values joined to its rows at ``where``, in their order; lazy.
+
+    ``name``: of a ufunc of ``JOINS``; each index counts, also one that repeats. ``given``: what
+    ``(len(where), k)`` is broadcast of, on the client or on the servers. In their order, so the
+    bits are NumPy's. Each server has a part of every row, and so of the values: nothing moves.
+    """
+    if name == "subtract" and x.dtype == np.bool_:
+        raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
+    check_not_slice(x)
+    if not len(where):
+        return
+    table, values = x.table, _values_beside(x, where, given)
+    with table.write_lock:
+        type = array_type(table.space, x.dtype, (len(where),))
+        args = table, express(table, build.broadcast_to, values, type), where
+        joined = make(table, "scatter_columns", args, table.type, (JOINS.index(name),))
+        table.rebind(joined.node)
+
+
+def _values_beside(x: Any, where: npt.NDArray[np.int64], given: Any) -> Any:
+    """Values in the dtype of ``x``, with their axes exchanged: a column for each index.
+
+    ``ValueError`` where the shape does not fit, ``TypeError`` where NumPy refuses the cast.
+    """
+    table = x.table
+    if not hasattr(given, "session"):
+        column = beside_table(addable(x, where, given))
+        if column.ndim and len(column) == len(table) > 1:
+            return table.session.array(column)
+        row = column.ravel() if column.ndim else column
+        return host_array(table, row)
+    check_session(table.session, given, "values")
+    if not is_broadcastable(given.shape, (len(where), len(table))):
+        raise ValueError(f"{len(where)} indices but values of shape {given.shape}")
+    if not np.can_cast(given.dtype, x.dtype, "same_kind"):
+        raise TypeError(f"Cannot cast values from {given.dtype!r} to {x.dtype!r}; use astype")
+    return beside_table(given).astype(x.dtype)

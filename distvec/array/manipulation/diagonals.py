@@ -17,6 +17,7 @@ from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import index_of
 from distvec.array.manipulation.pad import pad
 from distvec.array.reductions import sum
+from distvec.array.transposed import transpose
 from distvec.graph.host_eval import MOST_ELEMENTS
 
 
@@ -42,11 +43,15 @@ def _kept_where(x: Any, op: str, k: int) -> Any:
 
 def tril(m: Any, k: int = 0) -> Any:
     """The elements up to the ``k``-th diagonal, zeros above it; lazy, and nothing moves."""
+    if m.is_split_by_columns:
+        return transpose(triu(m.table, -k))
     return _kept_where(m, "less_equal", operator.index(k))
 
 
 def triu(m: Any, k: int = 0) -> Any:
     """The elements from the ``k``-th diagonal on, zeros below it; lazy, and nothing moves."""
+    if m.is_split_by_columns:
+        return transpose(tril(m.table, -k))
     return _kept_where(m, "greater_equal", operator.index(k))
 
 

@@ -19,8 +19,10 @@ from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import as_pieces, choose, concatenate, index_of, shifted
 from distvec.array.manipulation.rearrange import part
 from distvec.array.reductions import sum
+from distvec.array.transposed import exchanging_axes
 
 
+@exchanging_axes()
 def diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
 ) -> Any:
@@ -136,6 +138,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.28318
 # --- slopes ---------------------------------------------------------------------------------------
 
 
+@exchanging_axes(unnamed=(0, 1))
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Slopes along each axis, of second order within: ``numpy.gradient``. One sweep an axis.
 

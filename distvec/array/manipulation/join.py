@@ -15,11 +15,11 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.core.builder import express, host_array, make
-from distvec.array.core.handle import check_session
+from distvec.array.core.handle import check_session, is_split_by_columns
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape
 from distvec.array.elementwise import array_among
-from distvec.array.transposed import transpose
+from distvec.array.transposed import beside_table, exchanged_axes, transpose
 from distvec.graph import build, view_nodes
 from distvec.graph.build import check_dtype
 from ps_backend.program.spaces import DenseSpace
@@ -142,6 +142,9 @@ def concatenate(
     NumPy's are put on the servers at once.
     """
     given = as_pieces("concatenate", arrays)
+    if axis is not None and _are_split_by_columns(given):
+        tables = list(map(beside_table, given))
+        return transpose(concatenate(tables, exchanged_axes(axis), dtype=dtype, casting=casting))
     if axis is None:
         given, axis = [_flat(one) for one in given], 0
     along = _checked(given, axis)
@@ -151,6 +154,11 @@ def concatenate(
         like = array_among("concatenate", tuple(given))
         result = (side_by_side if along else end_to_end)(like, given, kind)
     return _cast(result, dtype, casting)
+
+
+def _are_split_by_columns(given: Sequence[Any]) -> bool:
+    """Whether all are tables, and one at least is split by columns."""
+    return any(map(is_split_by_columns, given)) and all(one.ndim == 2 for one in given)
 
 
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
@@ -205,6 +213,8 @@ def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind")
     if all(one.ndim == 1 for one in given):
         return stack(given, dtype=dtype, casting=casting)
     rows = [one if one.ndim == 2 else _reshaped(one, (1, -1)) for one in given]
+    if _are_split_by_columns(rows):  # and so are vectors as rows, where they are
+        rows = [one if one.ndim == 2 else _reshaped(one, (-1, 1)).T for one in given]
     return concatenate(rows, 0, dtype=dtype, casting=casting)
 
 
@@ -259,7 +269,7 @@ def as_pieces(name: str, arrays: Sequence[Any]) -> list[Any]:
         if isinstance(one, Arithmetic):
             like = one if like is None else like
             check_session(like.session, one, name)
-            found.append(one.materialized())
+            found.append(one if one.is_split_by_columns else one.materialized())
         else:
             values = np.asarray(one)
             check_dtype(values.dtype)

@@ -15,6 +15,7 @@ from distvec.array.indexing.getitem import gathered, get_item
 from distvec.array.manipulation.join import concatenate, index_of
 from distvec.array.manipulation.rearrange import part
 from distvec.array.manipulation.repeat import along_columns
+from distvec.array.transposed import exchanging_axes
 
 _FEW = 4
 """So many copies of an edge at most are read with the rest; more wait for its value."""
@@ -102,6 +103,7 @@ def _lengths(given: Any, shape: tuple[int, ...]) -> list[tuple[int, int]]:
     ]
 
 
+@exchanging_axes()
 def _along(x: Any, axis: int, before: int, after: int, mode: str, setting: Any) -> Any:
     if mode == "edge":
         pieces = [*_edge(x, axis, 0, before), x, *_edge(x, axis, x.shape[axis] - 1, after)]

@@ -202,6 +202,9 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 def reshape(x: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
     """``x`` in ``shape``; lazy. ``order="F"``: columns are read, and written, one by one."""
+    if x.is_split_by_columns:
+        order = "F" if str(order).upper() in ("A", "K") else order  # as the elements are
+        return reshape(ravel(x.table, "C" if _by_columns(order) else "F"), shape, order)
     if not _by_columns(order) or x.ndim + np.ndim(shape) == 0:
         return shapes.reshape(x, shape, copy=copy)
     extents = shapes.wanted_shape(x, shape)
@@ -223,6 +226,8 @@ def reshape_method(x: Any, *shape: Any, order: str = "C", copy: bool | None = No
 
 def ravel(a: Any, order: str = "C") -> Any:
     """The elements as a vector, row by row, or with ``order="F"`` column by column; lazy."""
+    if a.is_split_by_columns:
+        return reshape(a, -1, order)
     if a.ndim < 2 or not _by_columns(order):
         return shapes.reshape(a, (a.size,))
     if a.node.on_client:

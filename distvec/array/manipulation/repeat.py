@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
+from distvec.array.core.handle import is_split_by_columns
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape, shape_of
 from distvec.array.indexing import getitem
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import MOST_INPUTS, MOST_TRAVELLING, end_to_end, index_of
-from distvec.array.transposed import transpose
+from distvec.array.transposed import exchanging_axes, transpose
 
 MOST_COLUMNS = 1 << 12
 """A row has so many elements at most where repeating makes tables."""
@@ -28,6 +29,7 @@ def along_columns(x: Any, axis: int, indices: npt.NDArray[np.int64]) -> Any:
     return getitem.columns_at(x, indices)
 
 
+@exchanging_axes(unnamed=NotImplemented)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Each element so many times, or each row or column: ``numpy.repeat``. Lazy.
 
@@ -127,6 +129,8 @@ def tile(A: Any, reps: Any) -> Any:
         raise ValueError("tile: numbers of times must not be negative")
     shape_of((1,) * max(len(times), A.ndim))  # refuses a rank above 2
     times = (1,) * (A.ndim - len(times)) + times
+    if is_split_by_columns(A):
+        return transpose(tile(A.table, times[::-1]))
     if A.ndim == 0:
         A = reshape(A, (1,))
     if A.ndim < len(times):
