@@ -11,7 +11,7 @@ import numpy.typing as npt
 from distvec.losses.loss import RowFunction, evaluate_by_blocks
 from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Floats, Rows
-from optim.objectives.derivatives import Derivative, GradientCheck
+from optim.objectives import Derivative, GradientCheck
 
 _ROWS = 200
 _STEP = float(np.finfo(np.float64).eps) ** (1.0 / 3.0)

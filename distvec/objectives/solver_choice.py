@@ -11,8 +11,7 @@ from distvec.objectives.penalties import Term
 from optim import LBFGS, LBFGSB, OWLQN, Box, ProximalGradient, Solver
 from optim.core.arrays import Array
 from optim.core.solver import ToleranceSolver
-from optim.scipy_interface.minimize import METHODS
-from optim.scipy_interface.results import own_options
+from optim.scipy_interface import METHODS, own_options
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from distvec.rows.tracer import (
 )
 from optim import SGD, AdaDelta, AdaGrad, Adam, Box, RMSProp
 from optim.core.checkpoints.encode import Decoder, Encoder
-from optim.stochastic.adaptive import decay
 from optim.stochastic.base import StochasticSolver
 from optim.stochastic.ftrl import FTRL, GroupFTRL, RowwiseAdaGrad
+from optim.stochastic.sgd import decay
 from ps_backend.program.types import FLOATS, Row
 
 

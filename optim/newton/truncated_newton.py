@@ -18,7 +18,7 @@ from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
 from optim.core.trees import lift
 from optim.newton.linear_systems import LinearOutcome, LinearResult, conjugate_gradient
-from optim.objectives.derivatives import difference_hessian
+from optim.objectives import difference_hessian
 
 HessianProduct = Callable[[Array, Array], Array]
 

@@ -1,25 +1,77 @@
-"""The weight rho of ADMM: balance of the residuals, and what gets it out of cycles.
+"""ADMM: consensus with a regulariser, in scaled form.
 
-Sections are those of Boyd et al. (2011), as in `_admm`.
+S. Boyd, N. Parikh, E. Chu, B. Peleato, J. Eckstein, Distributed Optimization and Statistical
+Learning via the Alternating Direction Method of Multipliers, Foundations and Trends in Machine
+Learning 3 (2011), section 7.1.1; over-relaxation 3.4.3, stopping 3.3.1. The balance of relative
+instead of absolute residuals: B. Wohlberg, ADMM penalty parameter selection by residual balancing,
+arXiv:1704.06209 (2017).
+
+Where its weight rho goes: balance of the residuals, and what gets it out of cycles. Its terms are
+smooth functions as proximal operators: minimized near a point by another solver.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, quiet, size, vdot
 from optim.core.problem import Point, Problem
 from optim.core.progress import Plateau, rounding_of
 from optim.core.result import Outcome, State
 from optim.core.solver import Solver, ToleranceSolver
+from optim.core.trees import Tree
 from optim.gradient.spectral_projected_gradient import lowest
 from optim.proximal.operators import Proximal, check_proximal
 from optim.proximal.separable import adopt_proximal
-from optim.proximal.smooth_term import last_of, near
 from optim.quasi_newton.lbfgs import LBFGS
+
+Function: TypeAlias = Callable[[Array], tuple[Scalar, Array]]
+
+
+@dataclass(frozen=True)
+class SmoothTerm(Proximal):
+    """A smooth function x -> (value, gradient) as a term of ADMM: its prox is found by `solver`.
+
+    What that costs is not counted in the result of ADMM.
+    """
+
+    fun: Function
+    solver: Solver = field(
+        default_factory=lambda: LBFGS(gradient_tolerance=1e-9, value_tolerance=0.0)
+    )
+
+    def value(self, x: Array) -> Scalar:
+        """The function at `x`."""
+        return self._function(x)(x)[0]
+
+    def prox(self, x: Array, step: float) -> Array:
+        """The minimum of fun(u) + |u - x|^2 / (2 * step), sought from `x`."""
+        fun = near(self._function(x), x, 1.0 / step)
+        return last_of(self.solver.iterations(fun, x, checkpoint=False)).x
+
+    def _function(self, x: Array) -> Function:
+        return Problem(self.fun, structured=True) if isinstance(x, Tree) else self.fun
+
+
+def near(fun: Function, centre: Array, weight: float) -> Function:
+    """fun(x) + weight / 2 * |x - centre|^2 and its gradient."""
+
+    def pulled(x: Array) -> tuple[Scalar, Array]:
+        value, gradient = fun(x)
+        d = x - centre
+        return value + 0.5 * weight * vdot(d, d), gradient + weight * d
+
+    return pulled
+
+
+def last_of(states: Iterator[State]) -> State:
+    """The last state, not the lowest: near a minimum values are noise, but gradients are not."""
+    return deque(states, maxlen=1).pop()
+
 
 # Residual balancing (section 3.4.1): rho changes by a factor where the residuals, each relative to
 # its bound, differ by another. In the first iterations only: with a rho that varies for ever the

@@ -14,8 +14,8 @@ from optim.core.arrays import Array, namespace, smallest_normal, zeros_like
 from optim.core.checks import check_positive
 from optim.core.trees import as_tree
 from optim.proximal.operators import L1Norm, L21Norm, row_norms
-from optim.stochastic.adaptive import AdaGrad
 from optim.stochastic.base import StochasticSolver, Vectors
+from optim.stochastic.sgd import AdaGrad
 
 
 @dataclass(frozen=True, kw_only=True)

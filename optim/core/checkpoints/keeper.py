@@ -1,11 +1,33 @@
-"""What keeps the checkpoints of a run, and what may be wrong with them."""
+"""Keepers of checkpoints: their interface, and a directory of `.npz` files, written by a thread.
+
+    run1/ckpt-00040.npz  ckpt-00060.npz
+
+A file gets its name once it is on the disk as a whole. It is a zip, not compressed, of
+`document.json` and the arrays as `.npy`: `numpy.load` reads it. Its comment, the end of the file,
+is the CRC-32 of all of it, taken with the comment of `_EMPTY`: no flipped bit and no missing byte
+goes unnoticed. Arrays of other libraries come by way of NumPy.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import re
+import threading
+import warnings
+import weakref
+import zipfile
+import zlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO, NamedTuple, Protocol, cast
 
-from optim.core.arrays import Array
+import numpy as np
+import numpy.typing as npt
+
+from optim.core.arrays import Array, namespace
 
 
 class Corrupted(ValueError):
@@ -66,3 +88,349 @@ class Keeper(Protocol):
 
         Trouble is a warning.
         """
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Axes from the slowest to the fastest, and the shape, along which elements may be repeated."""
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of_array(cls, x: npt.NDArray[Any]) -> Layout:
+        """That of `x`."""
+        strides = [
+            0 if length == 1 else abs(s) for s, length in zip(x.strides, x.shape, strict=True)
+        ]
+        if x.flags.c_contiguous:
+            return cls(tuple(range(x.ndim)), x.shape)
+        return cls(tuple(sorted(range(x.ndim), key=lambda axis: -strides[axis])), x.shape)
+
+    def pack(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The elements of `x`, each once, in C order; no copy where they lie so."""
+        lengths = zip(x.strides, x.shape, strict=True)
+        once = tuple(slice(0, 1) if s == 0 and n > 1 else slice(None) for s, n in lengths)
+        return np.asarray(x[(*once, ...)].transpose(self.axes), order="C")
+
+    def unpack(self, elements: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The array again. Raises ValueError if that cannot be."""
+        x = elements.transpose(np.argsort(self.axes))
+        return x if x.shape == self.shape else np.broadcast_to(x, self.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+_DOCUMENT = "document.json"
+_COMMENT = "crc32={:08x}"
+_EMPTY = _COMMENT.format(0).encode()
+_CHUNK = 1 << 20
+_PIECE = 1 << 18
+
+
+def write(file: BinaryIO, arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
+    """Write a checkpoint to the new `file`; how that ends. Raises OSError."""
+    stream = _Stream(file)
+    layouts = {name: Layout.of_array(x) for name, x in arrays.items()}
+    whole = {
+        "document": document,
+        "layouts": {name: layout.to_json() for name, layout in layouts.items()},
+    }
+    with zipfile.ZipFile(cast(BinaryIO, stream), "w") as archive:
+        archive.comment = _EMPTY
+        archive.writestr(_DOCUMENT, json.dumps(whole, allow_nan=False))
+        for name, x in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                _write(member, layouts[name].pack(x))
+    end = _COMMENT.format(stream.crc).encode()
+    file.seek(-len(end), os.SEEK_END)
+    file.write(end)
+    return end
+
+
+def _write(member: IO[bytes], x: Array) -> None:
+    """`x`, in C order, as .npy; piece by piece, so that a piece stays in the cache, and no copy."""
+    np.lib.format.write_array_header_2_0(member, np.lib.format.header_data_from_array_1_0(x))
+    content = memoryview(x.reshape(-1).view(np.uint8))
+    for low in range(0, len(content), _PIECE):
+        member.write(content[low : low + _PIECE])
+
+
+class _Stream:
+    """A file as zip writes one that it cannot seek in, with the CRC-32 of what it wrote."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.crc = 0
+
+    def write(self, content: Any) -> int:
+        """Append `content`."""
+        self.crc = zlib.crc32(content, self.crc)
+        return self._file.write(content)
+
+    def flush(self) -> None:
+        """Pass on what was written."""
+        self._file.flush()
+
+
+def read_back(path: Path, size: int, end: bytes) -> None:
+    """Whether the file is there as it was written. Raises `Corrupted`, or OSError."""
+    with path.open("rb") as file:
+        found_size = file.seek(-len(end), os.SEEK_END) + len(end)
+        found = file.read()
+    if (found_size, found) != (size, end):
+        raise Corrupted(f"{path} was read back as {found_size} bytes, of {size}, ending {found!r}")
+
+
+def check(path: Path) -> None:
+    """Read all of the file. Raises `Corrupted` unless it is whole, OSError if it cannot be read."""
+    rest, crc = path.stat().st_size - len(_EMPTY), 0
+    with path.open("rb") as file:
+        while chunk := file.read(max(min(_CHUNK, rest), 0)):
+            crc = zlib.crc32(chunk, crc)
+            rest -= len(chunk)
+        found, expected = file.read(), _COMMENT.format(zlib.crc32(_EMPTY, crc)).encode()
+    if rest or found != expected:
+        raise Corrupted(
+            f"{path} is torn or damaged: it ends with {found!r:.30}, expected {expected!r}"
+        )
+
+
+def read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Arrays and document of a checkpoint. Raises `Corrupted`, or OSError."""
+    check(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            whole = json.loads(archive.read(_DOCUMENT))
+            arrays = {
+                name: _read_array(archive, name, own) for name, own in whole["layouts"].items()
+            }
+        return arrays, whole["document"]
+    except (zipfile.BadZipFile, LookupError, TypeError, ValueError) as error:
+        raise Corrupted(f"{path} is a whole file, but no checkpoint: {error!r}") from error
+
+
+def _read_array(archive: zipfile.ZipFile, name: str, layout: Mapping[str, Any]) -> Array:
+    with archive.open(f"{name}.npy") as member:
+        elements = np.lib.format.read_array(member, allow_pickle=False)
+    return Layout(tuple(layout["axes"]), tuple(layout["shape"])).unpack(elements)
+
+
+_NAME = re.compile(r"ckpt-(\d{5,})\.npz")
+_LOCK = "ckpt.lock"
+_KEPT = 2  # the newest, and the one before, in case that the newest gets damaged
+
+
+class _Checkpoint(NamedTuple):
+    number: int
+    arrays: dict[str, Array]
+    document: Mapping[str, Any]
+
+
+class NpzKeeper:
+    """Keeps checkpoints in `directory`, which is made if need be. One thread, while it writes.
+
+    While one is being written, of those that come in the meantime the last one waits: a slow disk
+    makes checkpoints rarer, never the run slower. Each is written to a file of its own, which
+    gets its name once it is on the disk; then it is read back, and only then are all but the last
+    two deleted.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = Path(directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._unlock = weakref.finalize(self, os.close, _lock(self._directory))
+        self._changed = threading.Condition()
+        self._waiting: _Checkpoint | None = None
+        self._writer: threading.Thread | None = None
+        self._trouble: Exception | None = None
+
+    def numbers(self) -> list[int]:
+        """Those for which there are files, valid or not, in order."""
+        found = (_NAME.fullmatch(name) for name in os.listdir(self._directory))
+        return sorted(int(match[1]) for match in found if match)
+
+    def save(
+        self,
+        number: int,
+        arrays: Mapping[str, Array],
+        document: Mapping[str, Any],
+        *,
+        wait: bool = False,
+    ) -> None:
+        """See `Keeper`."""
+        self._warn()
+        checkpoint = _Checkpoint(number, dict(arrays), document)
+        if wait:
+            self._settle()
+            self._write(checkpoint)
+            return
+        with self._changed:
+            self._waiting = checkpoint
+            if self._writer is None:
+                writer = threading.Thread(target=self._work, name="checkpoints")
+                writer.start()
+                self._writer = writer
+
+    def load(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
+        """See `Keeper`. A newest file that is damaged is passed over, with a warning."""
+        self._settle()
+        damaged: list[str] = []
+        for number in reversed(self.numbers()):
+            try:
+                arrays, document = read(self._path(number))
+            except (Corrupted, OSError) as error:
+                damaged.append(str(error))
+                continue
+            if damaged:
+                _warn_of(f"the checkpoint before is taken, {number}: {damaged[0]}")
+            return number, arrays, document
+        if damaged:
+            raise Corrupted(
+                f"no checkpoint in {self._directory} can be read; begin anew in another directory. "
+                + "; ".join(damaged)
+            )
+        return None
+
+    def recovers(self, error: Exception) -> bool:
+        """No: memory of this process is lost with it only."""
+        return False
+
+    def close(self) -> None:
+        """See `Keeper`."""
+        self._settle()
+        self._unlock()
+        self._warn()
+
+    def _settle(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._writer is None)
+
+    def _warn(self) -> None:
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            _warn_of(f"a checkpoint could not be kept in {self._directory}: {trouble}")
+
+    def _work(self) -> None:
+        """The thread: writes what waits, until nothing does."""
+        while (checkpoint := self._next()) is not None:
+            try:
+                self._write(checkpoint)
+            except (OSError, ValueError, MemoryError) as error:
+                self._trouble = error
+
+    def _next(self) -> _Checkpoint | None:
+        """What waits; if nothing does, the thread has ended."""
+        with self._changed:
+            checkpoint, self._waiting = self._waiting, None
+            if checkpoint is None:
+                self._writer = None
+                self._changed.notify_all()
+            return checkpoint
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"ckpt-{number:05d}.npz"
+
+    def _write(self, checkpoint: _Checkpoint) -> None:
+        for left in self._directory.glob("ckpt-*.npz.tmp"):
+            left.unlink()  # of a process that was killed
+        path = self._path(checkpoint.number)
+        partial = path.with_name(f"{path.name}.tmp")
+        try:
+            with partial.open("xb") as file:
+                end = write(file, checkpoint.arrays, checkpoint.document)
+                size = file.seek(0, os.SEEK_END)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        self._sync()
+        read_back(path, size, end)
+        for number in self.numbers()[:-_KEPT]:
+            self._path(number).unlink()
+
+    def _sync(self) -> None:
+        """Let the directory know the new name, whatever happens to the machine."""
+        descriptor = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _lock(directory: Path) -> int:
+    """A descriptor that keeps other processes from writing there, until it is closed."""
+    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        os.close(descriptor)
+        raise ValueError(
+            f"checkpoint={str(directory)!r}: another process that is alive keeps its checkpoints "
+            "there; end it, or give another directory"
+        ) from None
+    except OSError:
+        pass  # a file system without locks
+    return descriptor
+
+
+def _warn_of(text: str) -> None:
+    warnings.warn(text, NotDurable, stacklevel=6)
+
+
+@dataclass(frozen=True)
+class ThroughNumPy:
+    """A keeper for arrays like `x`, which share their memory with NumPy's by DLPack.
+
+    Raises NotImplementedError for what is not in main memory, or of a dtype that NumPy lacks.
+    """
+
+    keeper: NpzKeeper
+    x: Array
+
+    def save(
+        self,
+        number: int,
+        arrays: Mapping[str, Array],
+        document: Mapping[str, Any],
+        *,
+        wait: bool = False,
+    ) -> None:
+        """See `Keeper`."""
+        self.keeper.save(
+            number, {name: _as_numpy(x) for name, x in arrays.items()}, document, wait=wait
+        )
+
+    def load(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
+        """See `Keeper`."""
+        found = self.keeper.load()
+        if found is None:
+            return None
+        number, arrays, document = found
+        xp = namespace(self.x)
+        return number, {name: xp.from_dlpack(x) for name, x in arrays.items()}, document
+
+    def recovers(self, error: Exception) -> bool:
+        """No."""
+        return self.keeper.recovers(error)
+
+    def close(self) -> None:
+        """See `Keeper`."""
+        self.keeper.close()
+
+
+def _as_numpy(x: Array) -> Array:
+    """`x` as a NumPy array, without a copy."""
+    plain = x.detach() if hasattr(x, "detach") else x
+    try:
+        return np.from_dlpack(plain)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise NotImplementedError(
+            f"checkpoint=...: NumPy cannot read a {type(x).__name__} of {x.dtype} on "
+            f"{getattr(x, 'device', 'its device')}; minimise on arrays in main memory, or keep "
+            "states by yourself, by iterations(...) and resume=state"
+        ) from error

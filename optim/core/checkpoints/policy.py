@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from optim.core.arrays import Array, namespace, persist
 from optim.core.checkpoints.encode import Decoder, Encoder, structure_name
-from optim.core.checkpoints.keeper import Corrupted, Keeper
-from optim.core.checkpoints.npz import NpzKeeper, ThroughNumPy
+from optim.core.checkpoints.keeper import Corrupted, Keeper, NpzKeeper, ThroughNumPy
 from optim.core.result import Record, Records, State
 from optim.core.trees import Structure, Tree, named_leaves
 

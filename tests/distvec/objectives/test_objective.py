@@ -26,7 +26,7 @@ from distvec.losses import (
 )
 from distvec.losses.rows import column_squares, column_sums, feature_stddev, standard_deviations
 from optim import ElasticNet, SquaredL2Norm
-from optim.objectives.derivatives import check_gradient
+from optim.objectives import check_gradient
 
 
 def data(seed=0, count=60, columns=4, **more):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from optim import LBFGS, Corrupted, NotDurable
-from optim.core.checkpoints.npz import NpzKeeper, read, write
+from optim.core.checkpoints.keeper import NpzKeeper, read, write
 
 ARRAYS = {"x": np.arange(3.0), "s": np.float32([[1.5, -0.0], [np.nan, np.inf]])}
 DOCUMENT = {"a": [1, 0.1, None, "é"]}

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 import optim
-from optim.core.checkpoints.npz import read
+from optim.core.checkpoints.keeper import read
 from tests.optim.core.checkpoints.test_every_solver import same_results
 from tests.optim.registry import START, Case, cases, ill_conditioned
 

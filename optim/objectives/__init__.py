@@ -1,1 +1,0 @@
-"""Objectives: wrappers, and checks of their gradients."""

@@ -1,1 +1,0 @@
-"""SciPy's way to call a solver."""
