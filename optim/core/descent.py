@@ -44,7 +44,7 @@ def ray_along(
         x_norm=direction.x_norm,
         d_norm=direction.norm,
         epsilon=epsilon,
-        budget=problem.evaluations_left,
+        budget=problem.remaining,
     )
 
 

@@ -38,7 +38,7 @@ class Problem:
 
     `jac=True`: fun returns (value, gradient); or the value alone, where the library of that array
     has `value_and_grad`. A callable `jac(x, *args)`: fun returns the value.
-    `max_evaluations` bounds the calls; searches ask for what `evaluations_left` allows.
+    `max_evaluations` bounds the calls; searches ask for what `remaining` allows.
     `structured`: x are trees, and fun and jac know them as the user's structure of arrays.
     """
 
@@ -68,7 +68,7 @@ class Problem:
         self._differentiated: Callable[..., Any] | None = None
 
     @property
-    def evaluations_left(self) -> float:
+    def remaining(self) -> float:
         """How many more evaluations are allowed; inf without a limit."""
         return self._max_evaluations - self.evaluations
 
@@ -136,7 +136,7 @@ class Problem:
         """The same for a part of the objective, which returns (value, gradient)."""
         return Problem(fun, self.args, structured=self.structured)
 
-    def evaluate(self, x: Array) -> Point:
+    def at(self, x: Array) -> Point:
         """The objective at `x`, read with the max norm of its gradient in one message."""
         value, gradient = self(x)
         with quiet():

@@ -222,7 +222,7 @@ def _outcome(solver: Method, problem: Problem, state: State) -> Outcome | None:
     if not (math.isfinite(state.value) and math.isfinite(state.gradient_norm)):
         return Outcome.NOT_FINITE if state.iteration else Outcome.NOT_FINITE_AT_START
     limits = (
-        (problem.evaluations_left < 1, Outcome.LIMIT_EVALUATIONS),
+        (problem.remaining < 1, Outcome.LIMIT_EVALUATIONS),
         (state.outcome is not None, state.outcome),
         (state.iteration >= solver.max_iterations, Outcome.LIMIT_ITERATIONS),
         (_time_is_up(state.seconds, solver.max_seconds), Outcome.LIMIT_TIME),

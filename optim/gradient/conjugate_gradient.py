@@ -51,7 +51,7 @@ class ConjugateGradient(ToleranceSolver):
 
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start."""
-        point = problem.evaluate(x)
+        point = problem.at(x)
         return State.start(point, ConjugateMemory(Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:

@@ -49,8 +49,8 @@ class GradientDescent(SpectralSolver):
                 value, max_norm(gradient), vdot(gradient, gradient), max_norm(x), also=(x, gradient)
             )
         point = Point(x, number, gradient, norm)
-        reference = self.search.reference.update(number)
-        step_size = self.step_bounds.clip(1.0 / math.sqrt(squared)) if squared > 0.0 else 1.0
+        reference = self.search.reference.after(number)
+        step_size = self.step_bounds.clipped(1.0 / math.sqrt(squared)) if squared > 0.0 else 1.0
         plateau = Plateau.start(point, PATIENCE)
         return State.start(point, DescentMemory(plateau, reference, step_size, squared, x_norm))
 

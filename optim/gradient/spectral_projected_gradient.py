@@ -53,7 +53,7 @@ class StepBounds:
     shortest: float = 1e-10
     longest: float = 1e10
 
-    def clip(self, step: float) -> float:
+    def clipped(self, step: float) -> float:
         """`step` moved into the range; the longest if it is not a number."""
         return max(self.shortest, step) if step < self.longest else self.longest
 
@@ -70,7 +70,7 @@ class StepBounds:
         if pair.sy > 0.0:
             curved = ss / pair.sy
             reach = max(x_norm, 1.0) / max(gradient_norm, 1.0 / self.longest)
-            return NextStep(self.clip(min(curved, reach)), curved <= reach)
+            return NextStep(self.clipped(min(curved, reach)), curved <= reach)
         bent = math.sqrt(ss / pair.yy) if pair.yy > 0.0 else math.inf
         return NextStep(max(self.shortest, min(bent, _GROWTH * last)), sure=False)
 
@@ -88,7 +88,7 @@ class SpectralSolver(ToleranceSolver):
 
     def reference_after(self, known: Reference, step: NextStep, value: float) -> Reference:
         """What the next trials are compared with: a step that is not sure must gain."""
-        return (known if step.sure else self.search.reference).update(value)
+        return (known if step.sure else self.search.reference).after(value)
 
     def done(self, state: State) -> Outcome | None:
         """The tolerances, at an iterate that is as low as any before."""
@@ -163,10 +163,10 @@ class SpectralProjectedGradient(SpectralSolver):
         """Evaluate at the start, moved into the set."""
         with quiet():
             x = self.projection(x)
-        point, approach = self._approach(problem.evaluate(x), None)
+        point, approach = self._approach(problem.at(x), None)
         plateau = Plateau.start(point, PATIENCE)
         return State.start(
-            point, SpectralMemory(plateau, self.search.reference.update(point.value), approach)
+            point, SpectralMemory(plateau, self.search.reference.after(point.value), approach)
         )
 
     def step(self, problem: Problem, state: State) -> State:

@@ -61,7 +61,7 @@ class Reference(Protocol):
     def level(self) -> float:
         """The reference value."""
 
-    def update(self, value: float) -> Reference:
+    def after(self, value: float) -> Reference:
         """With the value of one more iterate."""
 
 
@@ -81,7 +81,7 @@ class HighestOf:
         """The reference value; inf before the first value."""
         return max(self.values, default=math.inf)
 
-    def update(self, value: float) -> HighestOf:
+    def after(self, value: float) -> HighestOf:
         """With the value of one more iterate."""
         return replace(self, values=(*self.values, value)[-self.count :])
 
@@ -106,7 +106,7 @@ class MeanOf:
         """The reference value; inf before the first value."""
         return self.mean
 
-    def update(self, value: float) -> MeanOf:
+    def after(self, value: float) -> MeanOf:
         """With the value of one more iterate."""
         old = self.memory * self.weight
         mean = (old * self.mean + value) / (old + 1.0) if old else value

@@ -57,7 +57,7 @@ class TruncatedNewton(ToleranceSolver):
 
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start; the first region reaches as far as the gradient."""
-        point = problem.evaluate(x)
+        point = problem.at(x)
         with quiet():
             (squared,) = fetch(vdot(point.gradient, point.gradient))
         by_library = problem.hessp is not None
@@ -90,7 +90,7 @@ class TruncatedNewton(ToleranceSolver):
             radius = _radius(known, trial, slack)
             if trial.ratio(slack) > _ACCEPTED:
                 return _next_state(state, trial, radius, first.foretold)
-            if problem.evaluations_left < 1 or trial.length <= epsilon * trial.x_norm:
+            if problem.remaining < 1 or trial.length <= epsilon * trial.x_norm:
                 return replace(state, outcome=Outcome.STALLED)
             trial = _try_step(problem, state, solved, radius / first.length)
 
@@ -99,7 +99,7 @@ class TruncatedNewton(ToleranceSolver):
         progress = math.sqrt(state.gradient_norm / state.initial_gradient_norm)
         allowed = self.max_inner_iterations
         if self.hessp is None and problem.hessp is None:  # the trial itself needs an evaluation too
-            allowed = int(min(allowed, problem.evaluations_left - 1))
+            allowed = int(min(allowed, problem.remaining - 1))
         solved = conjugate_gradient(
             self._hessian(problem, state),
             -state.gradient,

@@ -213,7 +213,7 @@ class ADMM(ToleranceSolver):
         """One iteration; where it leads out of fun's domain, another that stays closer to x."""
         rho = state.memory.rho
         for _ in range(_MAX_TRIALS):
-            if problem.evaluations_left < 1:
+            if problem.remaining < 1:
                 break
             moved = self._move(problem, state, rho)
             if math.isfinite(moved.value) and math.isfinite(moved.gradient_norm):
@@ -284,9 +284,7 @@ class ADMM(ToleranceSolver):
         # The inner run begins at z, where fun is known.
         known = iter([(memory.smooth, state.gradient)])
         fun = near(lambda x: next(known, None) or problem(x), z - multipliers[0], rho)
-        limits = [
-            n for n in (self.inner.max_evaluations, problem.evaluations_left) if n is not None
-        ]
+        limits = [n for n in (self.inner.max_evaluations, problem.remaining) if n is not None]
         allowed = None if min(limits) == math.inf else int(min(limits))
         inner = replace(self.inner, max_evaluations=allowed)
         last = last_of(inner.iterations(fun, z, checkpoint=False))

@@ -132,10 +132,10 @@ class ProximalGradient(ToleranceSolver):
     def _bases(self, problem: Problem, state: State) -> Iterator[Point]:
         """The points where fun is replaced by its linear model; values are those of fun alone."""
         x, memory = state.x, state.memory
-        if memory.extrapolation and problem.evaluations_left >= 1:
+        if memory.extrapolation and problem.remaining >= 1:
             with quiet():
                 y = x + memory.extrapolation * (x - memory.previous)
-            extrapolated = problem.evaluate(y)
+            extrapolated = problem.at(y)
             if extrapolated.finite:
                 yield extrapolated
         yield Point(x, memory.smooth, state.gradient, state.gradient_norm)
@@ -145,7 +145,7 @@ class ProximalGradient(ToleranceSolver):
     ) -> ProximalTrial | None:
         """The first step size whose quadratic model lies above fun, or None."""
         step_size = state.memory.step_size
-        for _ in range(int(min(_MAX_TRIALS, problem.evaluations_left))):
+        for _ in range(int(min(_MAX_TRIALS, problem.remaining))):
             trial = self._trial(problem, state.x, base, step_size, rounding)
             if trial.is_majorized:
                 return trial

@@ -30,7 +30,7 @@ class LBFGS(ToleranceSolver):
 
     def init(self, problem: Problem, x: Array) -> State:
         """Evaluate at the start."""
-        point = problem.evaluate(x)
+        point = problem.at(x)
         return State.start(
             point, CurvatureMemory(History(self.history), Plateau.start(point, PATIENCE))
         )

@@ -53,7 +53,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
         """Evaluate at the start, moved into the set."""
         with quiet():
             x = self.projection(x)
-        point = self._measure(problem.evaluate(x))
+        point = self._measure(problem.at(x))
         return State.start(point, CurvatureMemory(History(self.history), Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:

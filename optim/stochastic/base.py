@@ -176,7 +176,7 @@ class StochasticSolver(PerRow, Solver):
             best = last
         if batches and not self.average and memory.watch.latest < last.iteration:
             wanted = last.x
-        if wanted is not None and problem.evaluations_left >= 1:
+        if wanted is not None and problem.remaining >= 1:
             point = self._read_whole(problem, wanted)
             if point.finite and point.value <= self._tolerated(batches, memory.watch):
                 best = State.start(point, memory)
@@ -241,7 +241,7 @@ class StochasticSolver(PerRow, Solver):
 
     def _is_full(self, batches: Batches, k: int) -> bool:
         """Whether iteration k looks at the whole objective."""
-        if not self.full_every or batches.problem.evaluations_left < self.full_evaluations:
+        if not self.full_every or batches.problem.remaining < self.full_evaluations:
             return False
         return k % (self.full_every * batches.per_epoch) == 0
 

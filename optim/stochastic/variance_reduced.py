@@ -142,7 +142,7 @@ class SVRG(StochasticSolver):
 
     def step(self, problem: Problem, state: State) -> State:
         """One iteration, if the evaluations that it takes are allowed."""
-        if Batches.of(problem) and problem.evaluations_left < 2:
+        if Batches.of(problem) and problem.remaining < 2:
             return replace(state, outcome=Outcome.LIMIT_EVALUATIONS)
         return super().step(problem, state)
 

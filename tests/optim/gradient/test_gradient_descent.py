@@ -146,7 +146,7 @@ def test_one_message_per_iteration():
 def test_highest_of_the_last(values, count):
     reference = HighestOf(count)
     for i, value in enumerate(values):
-        reference = reference.update(value)
+        reference = reference.after(value)
         assert reference.level == max(values[max(0, i + 1 - count) : i + 1])
 
 
@@ -154,7 +154,7 @@ def test_highest_of_the_last(values, count):
 def test_mean_weighted_by_age(values, memory):
     reference = MeanOf(memory)
     for value in values:
-        reference = reference.update(value)
+        reference = reference.after(value)
     weights = memory ** np.arange(len(values))[::-1]
     expected = np.average(values, weights=weights)
     assert reference.level == pytest.approx(expected, rel=1e-9, abs=1e-6)
@@ -164,17 +164,17 @@ def test_mean_weighted_by_age(values, memory):
 @given(first=st.floats(1e-3, 1e6), rise=st.floats(0.0, 3.0))
 def test_a_trial_may_rise_to_the_reference_but_not_above(first, rise):
     ray, tried = ray_of(lambda t: ((t - 1.0) ** 2, 2.0 * (t - 1.0)), first)
-    level = HighestOf(2).update(1.0 + rise).update(1.0)
+    level = HighestOf(2).after(1.0 + rise).after(1.0)
     trial = NonMonotone()(ray, level)
     assert trial.value <= 1.0 + rise
     assert trial.step_size == tried[-1]
     strict, _ = ray_of(lambda t: ((t - 1.0) ** 2, 2.0 * (t - 1.0)), first)
-    assert NonMonotone()(strict, HighestOf(1).update(1.0)).value < 1.0
+    assert NonMonotone()(strict, HighestOf(1).after(1.0)).value < 1.0
 
 
 def test_a_trial_that_is_not_finite_never_passes():
     ray, _ = ray_of(lambda t: ((t - 1) ** 2, 2 * (t - 1)) if t < 1.5 else (-math.inf, 1.0), 1e4)
-    trial = NonMonotone()(ray, HighestOf().update(1e9))
+    trial = NonMonotone()(ray, HighestOf().after(1e9))
     assert math.isfinite(trial.value)
     assert isinstance(ray, Ray)
     assert isinstance(trial, Trial)
