@@ -1,4 +1,4 @@
-"""SciPy's `minimize`: its objectives, options, callbacks and results, in the terms of the solvers."""
+"""SciPy's `minimize`: objectives, options, callbacks and results in the terms of the solvers."""
 
 from __future__ import annotations
 
