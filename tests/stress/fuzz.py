@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from tests.fuzz.batches import Finding, Tally, first_seeds, run_batch
 from tests.fuzz.bulk import BulkTarget
 from tests.fuzz.files import FILES, try_one
-from tests.fuzz.lines import attack
 from tests.fuzz.live import Live, abuse_all, live, send_messages
+from tests.fuzz.messages import attack
 from tests.fuzz.target import Target, Watch
 from tests.stress.row import Row
 
@@ -41,7 +41,7 @@ def run(scale: float) -> Iterator[Row]:
     rest = 1 - OF_FILES - OVER_GRPC - OF_BULK - OF_LINES
     for what in FILES:
         yield _of_files(what, began, int(MESSAGES * OF_FILES / 4 * scale))
-    yield _lines(began, int(MESSAGES * OF_LINES * scale))
+    yield _messages(began, int(MESSAGES * OF_LINES * scale))
     with _own_cache():
         yield from _live(began, int(MESSAGES * OVER_GRPC * scale))
         yield from _in_process(began, int(MESSAGES * OF_BULK * scale), "the bulk port", BulkTarget)
@@ -72,10 +72,10 @@ def _of_live(what: str, count: int, running: Live, told: str) -> Row:
     return Row(what, count, failures, "; ".join((*wrong[:_MOST_SHOWN], detail)))
 
 
-def _lines(seed: int, count: int) -> Row:
+def _messages(seed: int, count: int) -> Row:
     wrong, known = attack(seed, count)
     detail = f"{known} of them by who knew the key"
-    return Row("to the registry: lines", count, len(wrong), "; ".join((*wrong[:3], detail)))
+    return Row("to the registry: messages", count, len(wrong), "; ".join((*wrong[:3], detail)))
 
 
 def _of_files(what: str, seed: int, count: int) -> Row:
