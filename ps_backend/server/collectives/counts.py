@@ -24,60 +24,39 @@ _CHUNK = 1 << 22
 """Elements that are counted without a pause: some 10 ms."""
 
 
-def _leave(
-    count: Callable[[Phase, Array, Array], None],
-    weigh: Callable[[Phase, Array, Array, int], Array],
-    phase: Phase,
-) -> None:
+def _leave(phase: Phase) -> None:
+    """First phase: the counts of this server's part, or nodes of the tree of weights."""
     values, *weights = phase.inputs
-    ((_, made),) = phase.call.types.outputs
-    bins = made.shape[0]
+    space, (bins,) = phase.call.types.inputs[0].space, phase.call.types.made.shape
+    compiled = counting.is_compiled(space.length)
+    count: Callable[..., None] = partial(counting.count, compiled=compiled)
+    weigh: Callable[..., Array] = partial(counting.weigh, bins=bins, compiled=compiled)
+    if phase.call.kind == HISTOGRAM:
+        edges, limits = phase.operands[0], tuple(phase.operands[1].astype(np.float64).tolist())
+        count = partial(counting.histogram, edges=edges, limits=limits, compiled=compiled)
+        weigh = partial(counting.weighted_histogram, edges=edges, limits=limits)
     if not weights:
         counts = phase.workspace.new("counts", (1, bins), np.int64)
         counts[:] = 0
         for low in range(0, len(values), _CHUNK):
-            count(phase, values[low : low + _CHUNK], counts[0])
+            count(values[low : low + _CHUNK], counts=counts[0])
             phase.pause()
         return
-    space = phase.call.types.inputs[0].space
     size, (first, _) = space.block_size, phase.range_of(space)
     tree: Tree[Array] = Tree(np.add, first // size)
     for low in range(0, len(values), size):
         some = slice(low, low + size)
-        tree.append(weigh(phase, values[some], weights[0][some], bins))
+        tree.append(weigh(values[some], weights=weights[0][some]))
         phase.pause()
     left = phase.workspace.new("counts", (len(tree.nodes), bins), np.float64)
     for node, (_, sums) in zip(left, tree.nodes, strict=True):
         node[:] = sums
 
 
-def _count(phase: Phase, values: Array, counts: Array) -> None:
-    length = phase.call.types.inputs[0].space.length
-    counting.count(values, counts, compiled=counting.is_compiled(length))
-
-
-def _weigh(phase: Phase, values: Array, weights: Array, bins: int) -> Array:
-    compiled = counting.is_compiled(phase.call.types.inputs[0].space.length)
-    return counting.weigh(values, weights, bins, compiled=compiled)
-
-
-def _limits(phase: Phase) -> tuple[float, ...]:
-    return tuple(phase.operands[1].astype(np.float64).tolist())
-
-
-def _histogram(phase: Phase, values: Array, counts: Array) -> None:
-    compiled = counting.is_compiled(phase.call.types.inputs[0].space.length)
-    counting.histogram(values, phase.operands[0], _limits(phase), counts, compiled=compiled)
-
-
-def _weighted_histogram(phase: Phase, values: Array, weights: Array, bins: int) -> Array:
-    return counting.weighted_histogram(values, weights, phase.operands[0], _limits(phase))
-
-
 def _add_up(phase: Phase) -> None:
     if phase.here != phase.servers[0]:
         return
-    ((_, made),) = phase.call.types.outputs
+    made = phase.call.types.made
     space, is_weighted = phase.call.types.inputs[0].space, len(phase.inputs) > 1
     parts, pieces = [], []
     for server in phase.servers:
@@ -96,7 +75,7 @@ def _add_up(phase: Phase) -> None:
 
 
 PHASES: dict[str, tuple[PhaseFunction, ...]] = {
-    COUNT: (partial(_leave, _count, _weigh), _add_up),
-    HISTOGRAM: (partial(_leave, _histogram, _weighted_histogram), _add_up),
+    COUNT: (_leave, _add_up),
+    HISTOGRAM: (_leave, _add_up),
 }
 """By kind, the functions of the phases."""

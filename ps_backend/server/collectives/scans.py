@@ -42,7 +42,7 @@ class _Scanning:
 
     def __init__(self, scan: Scan, phase: Phase) -> None:
         (source,) = phase.call.types.inputs
-        ((_, made),) = phase.call.types.outputs
+        made = phase.call.types.made
         self.space, self.width = source.space, source.width
         self.elements = self.space.length * self.width
         self.wide = scan.accumulator(made.dtype)
@@ -189,7 +189,7 @@ def _piece_starts(starts: Array, space: Space) -> Array:
 def _pieces(scan: Scan, phase: Phase) -> None:
     """First phase: the pieces on this server."""
     (source,), (x,), (starts,) = phase.call.types.inputs, phase.inputs, phase.operands
-    ((_, made),) = phase.call.types.outputs
+    made = phase.call.types.made
     low, high = phase.range_of(source.space)
     cuts = _piece_starts(starts, source.space)
     cuts = cuts[np.searchsorted(cuts, low) : np.searchsorted(cuts, high)] - low

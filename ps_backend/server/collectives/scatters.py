@@ -90,7 +90,7 @@ _APPLIED = 1 << 20
 def _leave(phase: Phase) -> None:
     _, has_base = phase.params
     index, *values = phase.inputs[has_base:]
-    ((_, made),) = phase.call.types.outputs
+    made = phase.call.types.made
     leave_pairs(phase, index, values[0] if values else None, made.space)
 
 
@@ -98,7 +98,7 @@ def _apply(phase: Phase) -> None:
     way, has_base = phase.params
     types = phase.call.types
     sent = types.inputs[has_base + 1 :]
-    out, ((_, made),) = phase.outputs[0], types.outputs
+    out, made = phase.outputs[0], types.made
     _begin(phase, out, phase.inputs[0] if has_base else phase.operands[0])
     low, _ = phase.range_of(made.space)
     ufunc = ufunc_of(way)

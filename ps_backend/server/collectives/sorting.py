@@ -17,7 +17,6 @@ import numpy.typing as npt
 from ps_backend.kernels.collectives import sorting
 from ps_backend.kernels.collectives.sorting import SortedRun
 from ps_backend.program.collectives import ORDER, ORDER_STATISTICS, SORT, STARTS, VALUES
-from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.server.collectives.phase import Phase, PhaseFunction, RemoteRows
 
@@ -258,7 +257,7 @@ def sort_part(
 def merge_runs(phase: Phase) -> None:
     """Fetch what belongs here of the runs of all, and merge it."""
     source, made = _source(phase), phase.outputs
-    low, high = phase.range_of(_made_space(phase))
+    low, high = phase.range_of(phase.call.types.made.space)
     if low == high:
         return
     dtype = sorting.key_dtype(source.dtype)
@@ -341,15 +340,10 @@ def _source(phase: Phase) -> ArrayType:
     return source
 
 
-def _made_space(phase: Phase) -> Space:
-    _, type = phase.call.types.outputs[0]
-    return type.space
-
-
 def _run_length(phase: Phase, server: int) -> int:
     """Keys of each column in the run of a server: no more than are wanted of all."""
     low, high = phase.range_of(_source(phase).space, server)
-    return min(high - low, _made_space(phase).length)
+    return min(high - low, phase.call.types.made.space.length)
 
 
 def _index_dtype(phase: Phase) -> np.dtype[Any] | None:
