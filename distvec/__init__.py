@@ -29,8 +29,8 @@ from distvec.array.elementwise import (
     where,
     zeros_like,
 )
+from distvec.array.linalg.decompositions import norm
 from distvec.array.linalg.einsum import einsum
-from distvec.array.linalg.tall import norm
 from distvec.array.manipulation.grids import outer
 from distvec.array.products import dot, matmul, row_dot, tensordot, vdot, vecdot
 from distvec.array.random import AliasTable

@@ -24,9 +24,9 @@ from distvec.array.core import shapes
 from distvec.array.core.handle import is_split_by_columns
 from distvec.array.core.operators import elementwise
 from distvec.array.error_hints import refuse_shuffle
-from distvec.array.indexing.getitem import plain
+from distvec.array.indexing.getitem import as_numpy_key
 from distvec.array.indexing.parse_key import At, Mask, Take, parse
-from distvec.array.indexing.pull_push import addable, as_indices, join_rows
+from distvec.array.indexing.pull_push import as_indices, check_addable, join_rows
 from distvec.array.random import Random
 from distvec.array.transposed import beside_table, redistribute, transpose
 from distvec.graph.node import Node
@@ -141,7 +141,7 @@ class Transposed(DistArray):
         if indices is not None:
             join_rows("add", self, as_indices(indices, len(self)), values)
             return self
-        added = beside_table(addable(self, None, values))
+        added = beside_table(check_addable(self, None, values))
         if np.ndim(added) and len(added) == len(self.table):
             added = self.session.array(added)
         self.table += added
@@ -197,7 +197,7 @@ def _plain(part: Any) -> Any:
     """A part as a key has it; arrays on the servers as they are."""
     if isinstance(part, Take | Mask):
         return part.indices if isinstance(part, Take) else part.mask
-    return plain(part)
+    return as_numpy_key(part)
 
 
 # --- where they are made --------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def _function(name: str) -> Callable[..., Any]:
     return function
 
 
-def of_op(name: str) -> Callable[..., Any]:
+def op_function(name: str) -> Callable[..., Any]:
     """The function that users call by the name of an op: the row is all that one takes."""
     return round if name == "round" else _function(name)
 
@@ -268,7 +268,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
 
     Source: ``numpy.isclose``. Lazy. Arrays and lists of the client are put on the servers.
     """
-    a, b, rtol, atol = put_beside("isclose", a, b, rtol, atol)
+    a, b, rtol, atol = put_operands("isclose", a, b, rtol, atol)
     expected = _as_float(b)
     size = apply("abs", expected) if isinstance(b, Arithmetic) else abs(expected)
     distance = apply("abs", apply("subtract", a, expected))
@@ -279,7 +279,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     return result
 
 
-def put_beside(name: str, *operands: Any) -> list[Any]:
+def put_operands(name: str, *operands: Any) -> list[Any]:
     """``operands``; of those that the client has, all but numbers and rows are put on servers."""
     like = array_among(name, operands)
 
@@ -315,7 +315,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Whether shapes and elements are equal; with ``equal_nan`` NaN is equal to NaN."""
     if np.shape(a1) != np.shape(a2):
         return False
-    a1, a2 = put_beside("array_equal", a1, a2)
+    a1, a2 = put_operands("array_equal", a1, a2)
     same = apply("equal", a1, a2)
     if equal_nan:
         same = same | apply("not_equal", a1, a1) & apply("not_equal", a2, a2)
@@ -328,4 +328,4 @@ def array_equiv(a1: Any, a2: Any) -> bool:
         np.broadcast_shapes(np.shape(a1), np.shape(a2))
     except ValueError:
         return False
-    return bool(reductions.all(apply("equal", *put_beside("array_equiv", a1, a2))))
+    return bool(reductions.all(apply("equal", *put_operands("array_equiv", a1, a2))))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.core.builder import host_array
+from distvec.array.core.handle import host_array
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import array_among, zeros_like

@@ -12,13 +12,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distvec.array.core.builder import express, host_array, make
-from distvec.array.core.handle import Handle, check_session
+from distvec.array.core.handle import Handle, check_session, express, host_array, make
 from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic, Deferred, as_operand, elementwise
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.indexing.pull_push import as_indices
-from distvec.array.reductions import along, axis_of, count_nonzero, kept, max, min
+from distvec.array.reductions import axis_of, count_nonzero, keep_axes, max, min, reduce_along
 from distvec.array.transposed import beside_table, collected_transpose, exchanged_axes, transpose
 from distvec.graph import build
 from distvec.graph.node import Graph, Node
@@ -189,11 +188,11 @@ def gram(graph: Graph, x: Node, y: Node) -> Node:
 def inner(x: A, y: A, result: np.dtype[Any]) -> A:
     """The sum of the products of two arrays of one shape, in ``result``."""
     if result == _BOOL:
-        return along(elementwise(x, "logical_and", x, y), "any", None, _BOOL)
+        return reduce_along(elementwise(x, "logical_and", x, y), "any", None, _BOOL)
     wide = REDUCERS["sum"].wide(result)
     if x.node.on_client or y.node.on_client:
         product = elementwise(x, "multiply", x.astype(wide), y.astype(wide))
-        return along(product, "sum", None, result)
+        return reduce_along(product, "sum", None, result)
     return express(x, _inner, x, y, wide, result)
 
 
@@ -221,7 +220,7 @@ def vecdot(x: A, y: A, *, axis: int = -1) -> A:
     if x.shape == y.shape and over == 1 and on_servers:
         return _row_products(x, y)
     dtype = _result(x, y)
-    return along(elementwise(x, "multiply", x, y), "sum", over, dtype)  # type: ignore[arg-type]
+    return reduce_along(elementwise(x, "multiply", x, y), "sum", over, dtype)  # type: ignore[arg-type]
 
 
 def _row_products(x: A, y: A) -> A:
@@ -246,7 +245,7 @@ def vector_norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = Fal
     adds_up = ord is None or (isinstance(ord, int | float) and ord >= 0)
     # Of selected rows those that are not would be there, if each has a result of its own.
     whole = x.fill_unselected(0) if adds_up and over != 1 else x
-    return kept(x, _norm(whole, ord, over, result), over, keepdims)
+    return keep_axes(x, _norm(whole, ord, over, result), over, keepdims)
 
 
 def _norm(x: A, ord: Any, axis: Any, result: np.dtype[Any]) -> A:
@@ -255,24 +254,24 @@ def _norm(x: A, ord: Any, axis: Any, result: np.dtype[Any]) -> A:
         squares = inner(wide, wide, _FLOAT) if axis is None else _sum_of_squares(wide, axis)
         return elementwise(x, "sqrt", squares).astype(result)
     if ord == np.inf and (x.size if axis is None else x.shape[axis]) == 0:
-        return along(wide, "sum", axis, result)
+        return reduce_along(wide, "sum", axis, result)
     if ord in (np.inf, -np.inf):
         extreme: A = (max if ord > 0 else min)(_magnitude(x.astype(result)), axis)
         return extreme
     if ord == 1:
-        return along(_magnitude(wide), "sum", axis, result)
+        return reduce_along(_magnitude(wide), "sum", axis, result)
     if ord == 0:
         return count_nonzero(x, axis).astype(result)
     if not isinstance(ord, int | float):
         raise ValueError(f"norm: ord must be a number, inf or -inf, got {ord!r}")
-    total = along(_magnitude(wide) ** float(ord), "sum", axis, _FLOAT)
+    total = reduce_along(_magnitude(wide) ** float(ord), "sum", axis, _FLOAT)
     return (total ** (1.0 / ord)).astype(result)
 
 
 def _sum_of_squares(x: A, axis: int) -> A:
     if axis == 1 and not x.node.on_client:
         return _row_products(x, x)
-    return along(elementwise(x, "square", x), "sum", axis, _FLOAT)
+    return reduce_along(elementwise(x, "square", x), "sum", axis, _FLOAT)
 
 
 def _magnitude(x: A) -> A:

@@ -13,9 +13,8 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.array import DistArray
-from distvec.array.collectives.search import looked_up
-from distvec.array.core.builder import make
-from distvec.array.core.handle import SessionBase, check_not_slice
+from distvec.array.collectives.search import look_up
+from distvec.array.core.handle import SessionBase, check_not_slice, make
 from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import length_of, reshape, shape_of, type_of
@@ -503,7 +502,7 @@ class AliasTable:
     def _at(self, place: Any, name: str) -> Any:
         table = getattr(self, name)
         if isinstance(place, Arithmetic):
-            return looked_up(place, "looked_up", table.dtype, [table])
+            return look_up(place, "looked_up", table.dtype, [table])
         return table[place]
 
     def __repr__(self) -> str:

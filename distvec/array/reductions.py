@@ -13,16 +13,15 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from distvec.array.core.builder import express
-from distvec.array.core.handle import as_stored, check_cast, is_split_by_columns
+from distvec.array.core.handle import as_stored, check_cast, express, is_split_by_columns
 from distvec.array.core.keywords import (
     NOT_GIVEN,
     accumulation_dtype,
+    include_initial,
     initial_in,
     is_everywhere,
     is_given,
-    joined,
-    selected,
+    select_where,
     store,
     where_mask,
 )
@@ -72,12 +71,12 @@ def axis_of(x: Arithmetic, name: str, axis: Any) -> int | tuple[()] | None:
     return axes[0] if axes else ()
 
 
-def as_axes(axis: Any) -> Any:
+def as_axis_tuple(axis: Any) -> Any:
     """``axis`` of a function of NumPy that takes lists of axes as well as tuples."""
     return tuple(axis) if isinstance(axis, list) else axis
 
 
-def along(x: A, op: str, axis: int | None, dtype: np.dtype[Any]) -> A:
+def reduce_along(x: A, op: str, axis: int | None, dtype: np.dtype[Any]) -> A:
     """The reduction ``op`` over an axis, or over all elements, in ``dtype``; lazy.
 
     Of a table, axis 1 makes a vector on the servers; axis 0 makes a row, which the client keeps.
@@ -107,7 +106,7 @@ def _accumulated(graph: Graph, node: Node, op: str, axis: int | None) -> Node:
     return graph.make(f"row_{op}", (node,), array_type(node.type.space, row.result(node.dtype)))
 
 
-def kept(x: A, result: A, axis: int | None, keepdims: bool) -> A:
+def keep_axes(x: A, result: A, axis: int | None, keepdims: bool) -> A:
     """``result`` of a reduction of ``x``, with axes of length 1 where others were, if wanted."""
     if not keepdims or x.ndim == 0:
         return result
@@ -132,7 +131,7 @@ def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
         return full(x, (), 0, result)
     if reducer.identity is None and not x.selects and 0 in _extents(x, over):
         raise ValueError(reducer.refusal)
-    return kept(x, along(x, op, over, result), over, keepdims)
+    return keep_axes(x, reduce_along(x, op, over, result), over, keepdims)
 
 
 def _located(table: A, locate: Callable[..., Any]) -> A:
@@ -165,22 +164,25 @@ def _given(
     if dtype is not None:
         x = x.astype(dtype)
     element = initial_in(x, initial, row.result(x.dtype) if dtype is None else x.dtype)
-    chosen = selected(x, row, where, element)
+    chosen = select_where(x, row, where, element)
     keep = keepdims is not NOT_GIVEN and bool(keepdims)
     if row.locates and is_given(out):
         check_cast(out.dtype, np.dtype(np.int64), "safe")  # as NumPy, which writes where it is
     if element is NOT_GIVEN:
         return store(out, _reduced(chosen, name, axis, keep, dtype), name, "unsafe")
-    if row.identity is not None or not has_none(x):
+    if row.identity is not None or not is_empty(x):
         return store(
-            out, joined(_reduced(chosen, name, axis, keep, dtype), row, element), name, "unsafe"
+            out,
+            include_initial(_reduced(chosen, name, axis, keep, dtype), row, element),
+            name,
+            "unsafe",
         )
     nothing = _reduced(x, "any", axis, keep)
     return store(out, elementwise(x, "where", nothing, element, element), name, "unsafe")
 
 
 @cache
-def of_table(name: str) -> Callable[..., Any]:
+def reduction_function(name: str) -> Callable[..., Any]:
     """The function of one row of the table, with the parameters of NumPy's."""
     row = REDUCERS[name]
 
@@ -205,7 +207,9 @@ def of_table(name: str) -> Callable[..., Any]:
         if axis is None and is_split_by_columns(x):
             keep = keepdims is not NOT_GIVEN and bool(keepdims)
             table: A = as_stored(x)
-            return store(out, kept(table, _located(table, function), None, keep), name, "unsafe")
+            return store(
+                out, keep_axes(table, _located(table, function), None, keep), name, "unsafe"
+            )
         return _given(x, name, axis, None, out, keepdims, NOT_GIVEN, True)
 
     function: Callable[..., Any] = choosing
@@ -218,10 +222,10 @@ def of_table(name: str) -> Callable[..., Any]:
     return function
 
 
-sum, prod = of_table("sum"), of_table("prod")
-min, max = of_table("min"), of_table("max")
-any, all = of_table("any"), of_table("all")
-argmin, argmax = of_table("argmin"), of_table("argmax")
+sum, prod = reduction_function("sum"), reduction_function("prod")
+min, max = reduction_function("min"), reduction_function("max")
+any, all = reduction_function("any"), reduction_function("all")
+argmin, argmax = reduction_function("argmin"), reduction_function("argmax")
 
 
 @exchanging_axes()
@@ -233,7 +237,7 @@ def mean(
     axis_of(x, "mean", axis)
     natural = x.dtype if x.dtype.kind == "f" else _FLOAT
     keepdims = keepdims is not NOT_GIVEN and bool(keepdims)
-    count = count_of(x, axis, keepdims, where)
+    count = count_reduced(x, axis, keepdims, where)
     if isinstance(count, int) and count == 0:
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
     exact = sum(x, axis, _FLOAT, None, keepdims, where=where)
@@ -243,7 +247,7 @@ def mean(
     )
 
 
-def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -> Any:
+def count_reduced(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -> Any:
     """How many elements a reduction of ``x`` takes for each of its results: mostly an ``int``."""
     if not is_everywhere(where):
         return sum(where_mask(x, where, "where"), axis, keepdims=keepdims)
@@ -251,7 +255,7 @@ def count_of(x: A, axis: Any = None, keepdims: Any = False, where: Any = True) -
     return math.prod([x.axis_length(one) for one in axes if x.ndim])
 
 
-def has_none(x: Arithmetic) -> bool:
+def is_empty(x: Arithmetic) -> bool:
     """Whether ``x`` has no elements, as far as that is known without an evaluation."""
     return not x.selects and x.size == 0
 

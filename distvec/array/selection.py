@@ -11,8 +11,7 @@ import numpy.typing as npt
 from distvec.array import reductions
 from distvec.array.array import DistArray
 from distvec.array.core import conversion
-from distvec.array.core.builder import make
-from distvec.array.core.handle import Handle, SessionBase, check_order
+from distvec.array.core.handle import Handle, SessionBase, check_order, make
 from distvec.array.core.operators import elementwise
 from distvec.array.core.shapes import full, reshape
 from distvec.array.indexing import compress, pull_push

@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from distvec.array import reductions
-from distvec.array.core.builder import express, host_array, make
-from distvec.array.core.handle import is_split_by_columns
+from distvec.array.core.handle import express, host_array, is_split_by_columns, make
 from distvec.array.core.keywords import NOT_GIVEN, is_given, store
 from distvec.array.core.operators import Arithmetic, as_operand, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
@@ -77,12 +76,12 @@ def _var(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> 
 
 def _centre(wide: A, axis: Any, where: Any) -> A:
     """The mean, in a shape that can stand beside ``wide``."""
-    kept = keeps(wide, axis)
+    kept = must_keep_axes(wide, axis)
     total = reductions.sum(wide, axis, keepdims=kept, where=where)
     return elementwise(wide, "divide", total, reductions.count_of(wide, axis, kept, where))
 
 
-def keeps(x: Arithmetic, axis: Any) -> bool:
+def must_keep_axes(x: Arithmetic, axis: Any) -> bool:
     """Whether a reduction of ``x`` must keep its axes to stand beside ``x``: a number need not."""
     return x.ndim > 1 and axis is not None
 
@@ -125,7 +124,7 @@ def average(
     if weights is None:
         mean = reductions.mean(x, axis, keepdims=keepdims)
         return (mean, full_like(mean, reductions.count_of(x, axis))) if returned else mean
-    weight = weights_beside(x, axis, weights)
+    weight = align_weights(x, axis, weights)
     at_least = x.dtype if x.dtype.kind == "f" else _FLOAT
     common = np.result_type(at_least, weight.dtype)
     wide = weight.astype(_FLOAT)
@@ -139,7 +138,7 @@ def average(
     return (result, scale.astype(common)) if returned else result
 
 
-def weights_beside(x: A, axis: Any, given: Any, name: str = "average") -> A:
+def align_weights(x: A, axis: Any, given: Any, name: str = "average") -> A:
     """Weights in a shape that can stand beside ``x``; errors as NumPy's."""
     weights = as_operand(x, given, f"{name}: weights")
     if weights.shape == x.shape:
@@ -228,7 +227,7 @@ def _mean(x: A, axis: Any, keepdims: Any, where: Any) -> A:
 def _nanvar(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> A:
     if _takes_none(x, axis):
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
-    centre = mean if is_given(mean) else _mean(x, axis, keeps(x, axis), where)
+    centre = mean if is_given(mean) else _mean(x, axis, must_keep_axes(x, axis), where)
     deviation = elementwise(x, "subtract", x.astype(np.float64), centre)
     squares = elementwise(x, "where", _is_nan(x), 0.0, deviation * deviation)
     total = reductions.sum(squares, axis, None, None, keepdims, where=where)

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.core.builder import host_array, make
-from distvec.array.core.handle import Handle, check_not_slice
+from distvec.array.core.handle import Handle, check_not_slice, host_array, make
 from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, expand_dims, reshape
 from distvec.array.elementwise import apply, array_among, where, zeros_like
 from distvec.array.indexing.getitem import get_item
 from distvec.array.indexing.setitem import set_item
-from distvec.array.manipulation.join import column_stack, index_of
+from distvec.array.manipulation.join import column_stack, row_index
 from ps_backend.program.types import array_type
 
 
@@ -114,7 +113,7 @@ def putmask(x: Any, mask: Any, values: Any) -> None:
             f"'safe'; write values.astype({x.dtype.name!r})"
         )
     if given.shape not in ((), (1,), x.shape):
-        given = _repeated(given, index_of(x, x.size), x.shape)
+        given = _repeated(given, row_index(x, x.size), x.shape)
     _set_where(x, _beside(x, mask), given)
 
 
@@ -204,7 +203,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     if not isinstance(values, Handle):
         values = np.resize(values, len(wanted))
     elif values.ndim and values.size != len(wanted):
-        values = _repeated(values, index_of(x, len(wanted)), (len(wanted),))
+        values = _repeated(values, row_index(x, len(wanted)), (len(wanted),))
     set_item(x, wanted, values)
 
 

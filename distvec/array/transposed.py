@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distvec.array.core.builder import express, make
-from distvec.array.core.handle import as_stored, check_split, is_split_by_columns
+from distvec.array.core.handle import as_stored, check_split, express, is_split_by_columns, make
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.graph import build, view_nodes

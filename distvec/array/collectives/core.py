@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array import reductions
-from distvec.array.core.builder import express, node_of
-from distvec.array.core.handle import SessionBase, check_session, is_broadcastable
+from distvec.array.core.handle import SessionBase, check_session, express, is_broadcastable, node_of
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, on_servers, reshape
 from distvec.graph import build, view_nodes
@@ -54,7 +53,7 @@ def collective(
         ]
 
 
-def extremes(x: Any, what: str) -> tuple[Any, Any]:
+def least_and_greatest(x: Any, what: str) -> tuple[Any, Any]:
     """The least and the greatest element, which ``what`` needs: an implicit evaluation.
 
     Those of a stored array are known from then on.
@@ -70,7 +69,7 @@ def extremes(x: Any, what: str) -> tuple[Any, Any]:
     return found
 
 
-def are_places(indices: Arithmetic, length: int) -> bool:
+def are_in_range(indices: Arithmetic, length: int) -> bool:
     """Whether integers on the servers are all places of an axis of that ``length``.
 
     One message, the first time that an array is asked.
@@ -90,7 +89,7 @@ def scatter_now(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:
     in one message the first time that ``indices`` are used, the ``IndexError`` comes at once, and
     ``x`` is what it was."""
     result = scatter(x, way, indices, values)
-    if not are_places(indices, len(x)):
+    if not are_in_range(indices, len(x)):
         x.session.compute(result)
     return result
 
@@ -169,7 +168,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     that changes servers. (Of few numbers weights are added block by block: same bits on any number
     of servers, but the last ones may not be NumPy's.)
     """
-    session = session_of(x, weights, "bincount")
+    session = common_session(x, weights, "bincount")
     numbers = _numbers(session, x)
     weight = None if weights is None else _weights(session, weights, numbers)
     least = int(minlength)
@@ -212,13 +211,13 @@ def _length(numbers: Any) -> int:
     """One more than the greatest number."""
     if numbers.size == 0:
         return 0
-    least, greatest = extremes(numbers, "bincount()")
+    least, greatest = least_and_greatest(numbers, "bincount()")
     if least < 0 or greatest > np.iinfo(np.int64).max:  # as what NumPy counts, that is negative
         raise ValueError("'list' argument must have no negative elements")
     return int(greatest) + 1
 
 
-def session_of(first: Any, second: Any, name: str) -> Any:
+def common_session(first: Any, second: Any, name: str) -> Any:
     """The session of those of both that are ours."""
     ours = [one for one in (first, second) if isinstance(one, Arithmetic)]
     if not ours:

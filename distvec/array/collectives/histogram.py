@@ -14,10 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.collectives.core import as_vector, bincount, collective, extremes, session_of
+from distvec.array.collectives.core import (
+    as_vector,
+    bincount,
+    collective,
+    common_session,
+    least_and_greatest,
+)
 from distvec.array.collectives.search import searchsorted
-from distvec.array.core.builder import host_array
-from distvec.array.core.handle import check_session
+from distvec.array.core.handle import check_session, host_array
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.elementwise import array_among
@@ -43,7 +48,7 @@ def histogram(
     is a number (or a rule) and ``range`` is not given, as the least and the greatest element
     decide then. Weights are added block by block: same bits on any number of servers.
     """
-    session = session_of(a, weights, "histogram")
+    session = common_session(a, weights, "histogram")
     values = as_vector(session, a)
     if values.dtype == np.bool_:
         values = values.astype(np.uint8)
@@ -67,7 +72,7 @@ def histogram(
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     """The edges of the bins that ``histogram`` would have; evaluated as there."""
-    session = session_of(a, weights, "histogram_bin_edges")
+    session = common_session(a, weights, "histogram_bin_edges")
     values = as_vector(session, a)
     if values.dtype == np.bool_:
         values = values.astype(np.uint8)
@@ -125,7 +130,7 @@ def _outer(x: Arithmetic, range: Any) -> tuple[Any, Any]:
     elif x.size == 0:
         first, last = 0, 1
     else:
-        first, last = extremes(x, "histogram() without range=")
+        first, last = least_and_greatest(x, "histogram() without range=")
         if not (np.isfinite(first) and np.isfinite(last)):
             raise ValueError(f"autodetected range of [{first}, {last}] is not finite")
     return (first - 0.5, last + 0.5) if first == last else (first, last)
@@ -159,7 +164,7 @@ def _number_of_bins(x: Arithmetic, rule: str, range: Any, first: Any, last: Any)
         )
     if x.size == 0:
         return 1
-    least, greatest = extremes(x, f"bins={rule!r}")
+    least, greatest = least_and_greatest(x, f"bins={rule!r}")
     width = _WIDTHS[rule](x, float(greatest) - float(least))
     if not width:
         return 1

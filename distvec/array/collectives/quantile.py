@@ -19,14 +19,14 @@ import numpy as np
 
 from distvec.array.collectives.core import collective
 from distvec.array.collectives.sort import sort
-from distvec.array.core.builder import host_array, make
+from distvec.array.core.handle import host_array, make
 from distvec.array.core.keywords import NOT_GIVEN, is_given, store
 from distvec.array.core.operators import raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import where
-from distvec.array.indexing.getitem import encoded, get_item
-from distvec.array.reductions import as_array, as_axes, axis_of, kept, sum
-from distvec.array.statistics import weights_beside
+from distvec.array.indexing.getitem import encode_key, get_item
+from distvec.array.reductions import as_array, as_axis_tuple, axis_of, keep_axes, sum
+from distvec.array.statistics import align_weights
 from distvec.array.take_put import take_along_axis
 from distvec.array.transposed import exchanging_axes, transpose
 from distvec.graph.host_eval import statistic
@@ -178,7 +178,7 @@ NAMES = ("median", "nanmedian", "quantile", "percentile", "nanquantile", "nanper
 @exchanging_axes(1)
 def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     x = as_array(name, x).materialized()
-    axis = as_axes(axis)
+    axis = as_axis_tuple(axis)
     over: Any = axis_of(x, name, axis)
     keeps = is_given(keepdims) and bool(keepdims)
     if x.node.on_client or not x.size:
@@ -190,7 +190,7 @@ def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     first, second, last = _elements(table, along, [low, high], omits)
     middle = _mean_of_two(first, second, _shaped(low == high, along, first))
     result = _first(_or_nan(middle, last), along)
-    return store(out, kept(x, result, over, keeps), name, "unsafe")
+    return store(out, keep_axes(x, result, over, keeps), name, "unsafe")
 
 
 def _mean_of_two(a: Any, b: Any, equal: Any) -> Any:
@@ -210,7 +210,7 @@ def _quantiles(
     x = as_array(name, x).materialized()
     check_method(method)
     casting = "unsafe" if name.startswith("nan") else "same_kind"  # into out=, as NumPy's
-    fractions, axis = _checked(q, name), as_axes(axis)
+    fractions, axis = _checked(q, name), as_axis_tuple(axis)
     over: Any = axis_of(x, name, axis)
     keeps = is_given(keepdims) and bool(keepdims)
     if keeps and fractions.ndim and x.ndim > 1:
@@ -218,10 +218,10 @@ def _quantiles(
     if weights is not None:
         result = _weighted(name, x, fractions, over, method, weights)
         if not fractions.ndim:
-            return store(out, kept(x, result, over, keeps), name, casting)
+            return store(out, keep_axes(x, result, over, keeps), name, casting)
         return store(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
     if x.node.on_client or not x.size:
-        given = q if type(q) in (int, float) else encoded(np.asarray(q))
+        given = q if type(q) in (int, float) else encode_key(np.asarray(q))
         known = {"q": given, "axis": axis, "method": method, "keepdims": keeps}
         return store(out, _by_numpy(x, name, known), name, casting)
     table, along = _along_one(x, over)
@@ -239,7 +239,7 @@ def _quantiles(
     result = _between(first, second[0], found, along, is_weak) if second else first
     result = _or_nan(result, last)
     if not fractions.ndim:
-        return store(out, kept(x, _first(result, along), over, keeps), name, casting)
+        return store(out, keep_axes(x, _first(result, along), over, keeps), name, casting)
     if along:
         result = transpose(result)
     return store(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
@@ -258,7 +258,7 @@ def _weighted(name: str, x: Any, fractions: Any, over: Any, method: str, weights
             f"numpy.{name[3:]}(x[valid], q, weights=w[valid], method={method!r})"
         )
     there = weights if hasattr(weights, "node") else x.session.array(weights)
-    beside_all = broadcast_to(weights_beside(x, over, there, name), x.shape).astype(_FLOAT)
+    beside_all = broadcast_to(align_weights(x, over, there, name), x.shape).astype(_FLOAT)
     table, along = _along_one(x, over)
     heavy = _along_one(beside_all, over)[0]
     order = np.argsort(table, axis=along)

@@ -26,8 +26,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.collectives.core import collective
-from distvec.array.core.builder import host_array, make
-from distvec.array.core.handle import check_session, is_split_by_columns
+from distvec.array.core.handle import check_session, host_array, is_split_by_columns, make
 from distvec.array.core.keywords import (
     NOT_GIVEN,
     accumulation_dtype,

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.collectives.core import as_vector, collective, session_of
-from distvec.array.core.builder import make
-from distvec.array.core.handle import check_session
+from distvec.array.collectives.core import as_vector, collective, common_session
+from distvec.array.core.handle import check_session, make
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import apply, where
@@ -32,7 +31,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     For ``a`` of the client elementwise. For ``a`` on the servers four messages to each server, and
     16 bytes for each float64 whose place another server has.
     """
-    session = session_of(a, v, "searchsorted")
+    session = common_session(a, v, "searchsorted")
     if side not in ("left", "right"):
         raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
     if np.ndim(a) != 1:
@@ -45,10 +44,10 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     found = values.materialized() if isinstance(values, Arithmetic) else session.array(values)
     if isinstance(table, Arithmetic) and not table.node.on_client:
         return _found_on_servers(table.materialized().astype(kind), found.astype(kind), side)
-    return ranks(found.astype(kind), small(table).astype(kind), side)
+    return rank_in_table(found.astype(kind), read_table(table).astype(kind), side)
 
 
-def small(a: Any) -> npt.NDArray[Any]:
+def read_table(a: Any) -> npt.NDArray[Any]:
     """What the client keeps, read; ``NotImplementedError`` for what is too large to travel."""
     if isinstance(a, Arithmetic):
         return np.asarray(a.session.evaluate_implicitly(a, "a table to look up in"))
@@ -70,17 +69,17 @@ def _reordered(session: Any, a: Any, sorter: Any) -> Any:
     return np.asarray(a)[np.asarray(sorter)]
 
 
-def ranks(x: Any, table: npt.NDArray[Any], side: str) -> Any:
+def rank_in_table(x: Any, table: npt.NDArray[Any], side: str) -> Any:
     """Where each element of ``x`` belongs in a sorted table of its dtype that travels along."""
-    return looked_up(x, "rank", np.dtype(np.int64), [table], [int(side == "right")])
+    return look_up(x, "rank", np.dtype(np.int64), [table], [int(side == "right")])
 
 
-def looked_up(
+def look_up(
     x: Any, op: str, dtype: np.dtype[Any], tables: list[npt.NDArray[Any]], params: Any = ()
 ) -> Any:
     """The row op ``op`` of the elements of ``x`` and what travels along; of shape and ``dtype``."""
     if x.ndim == 0:
-        return reshape(looked_up(reshape(x, (1,)), op, dtype, tables, params), ())
+        return reshape(look_up(reshape(x, (1,)), op, dtype, tables, params), ())
     if x.node.on_client:
         x = x.session.array(x)
     return make(x, op, (x, *tables), x.type.of(dtype), tuple(params))
@@ -101,7 +100,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     ``bins`` ascends or descends: for that those on the servers are looked at, an implicit
     evaluation.
     """
-    session_of(x, bins, "digitize")
+    common_session(x, bins, "digitize")
     direction = _direction(bins)
     if direction == 0:
         raise ValueError("bins must be monotonically increasing or decreasing")
@@ -131,7 +130,7 @@ def _direction(bins: Any) -> Any:
         if found[2]:
             falls_first = not rises[argmax(apply("not_equal", later, earlier))]
         return -int(not found[1]) if falls_first else int(not found[0])
-    edges = small(bins)
+    edges = read_table(bins)
     later, earlier = edges[1:], edges[:-1]
     differ = later != earlier
     if differ.any() and not (later > earlier)[np.argmax(differ)]:
@@ -150,7 +149,7 @@ def interp(
     Elementwise if the client has the points. On the servers each value finds its neighbours by a
     search, and takes them from where they are: by four gathers. Source: ``numpy.interp``.
     """
-    session = session_of(x, xp if isinstance(xp, Arithmetic) else fp, "interp")
+    session = common_session(x, xp if isinstance(xp, Arithmetic) else fp, "interp")
     values = x.materialized() if isinstance(x, Arithmetic) else session.array(x)
     if np.ndim(xp) != 1 or np.ndim(fp) != 1:
         raise ValueError("Data points must be 1-D sequences")
@@ -167,14 +166,14 @@ def interp(
             raise NotImplementedError(
                 "interp: period= with points on the servers; repeat the points of one period"
             )
-        xp, fp = _of_a_period(small(xp), small(fp), abs(period))
+        xp, fp = _of_a_period(read_table(xp), read_table(fp), abs(period))
         values, left, right = values % abs(period), None, None
     if is_long:
         return _on_servers(values, xp, fp, left, right)
-    points, heights = small(xp).astype(_FLOAT), small(fp).astype(_FLOAT)
+    points, heights = read_table(xp).astype(_FLOAT), read_table(fp).astype(_FLOAT)
     ends = np.array([heights[0] if left is None else left, heights[-1] if right is None else right])
     line = np.stack((points, heights))
-    return looked_up(values, "interpolated", _FLOAT, [line, ends.astype(_FLOAT)])
+    return look_up(values, "interpolated", _FLOAT, [line, ends.astype(_FLOAT)])
 
 
 def _of_a_period(xp: Any, fp: Any, period: Any) -> tuple[Any, Any]:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.collectives.core import as_vector, scatter, session_of
+from distvec.array.collectives.core import as_vector, common_session, scatter
 from distvec.array.collectives.scan import cumulative_sum
-from distvec.array.collectives.search import looked_up, searchsorted, small
-from distvec.array.collectives.sort import lexsort, moved, sort
+from distvec.array.collectives.search import look_up, read_table, searchsorted
+from distvec.array.collectives.sort import lexsort, sort, sort_on_servers
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import apply, full_like, zeros_like
@@ -86,7 +86,7 @@ def _in_order(x: Any, takes_order: bool, equal_nan: bool) -> tuple[Any, Any, Any
     """The elements of a vector in order, their indices if wanted, and where another one begins."""
     if not len(x):
         return x, zeros_like(x, _INDEX), zeros_like(x, _BOOL)
-    values, order, starts = moved(x, len(x), False, True)
+    values, order, starts = sort_on_servers(x, len(x), False, True)
     if not equal_nan and x.dtype.kind == "f":
         starts = elementwise(starts, "logical_or", starts, elementwise(values, "isnan", values))
     return values, order if takes_order else None, starts  # nobody holds what is not wanted
@@ -152,7 +152,7 @@ def isin(
     Elementwise if the client has these. On the servers they are sorted, each element finds its
     place among them, and is compared with what is there: a sort, a search and a gather.
     """
-    session = session_of(element, test_elements, "isin")
+    session = common_session(element, test_elements, "isin")
     x = element.materialized() if isinstance(element, Arithmetic) else session.array(element)
     tested = test_elements
     if not isinstance(tested, Arithmetic):
@@ -162,7 +162,7 @@ def isin(
     elif isinstance(tested, Arithmetic) and not tested.node.on_client:
         found = _in_one_dtype(x, tested, _among_sorted)
     else:
-        found = _among_few(x, np.unique(small(tested)))
+        found = _among_few(x, np.unique(read_table(tested)))
     return elementwise(x, "logical_not", found) if invert else found
 
 
@@ -191,7 +191,7 @@ def _in_one_dtype(x: Any, tested: Any, among: Callable[[Any, Any], Any]) -> Any:
 
 
 def _among_listed(x: Any, values: Any) -> Any:
-    return looked_up(x, "is_member", _BOOL, [np.sort(values)])
+    return look_up(x, "is_member", _BOOL, [np.sort(values)])
 
 
 def _among_sorted(x: Any, tested: Any) -> Any:
@@ -236,7 +236,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """What the first has and the second has not, sorted, each once."""
-    session_of(ar1, ar2, "setdiff1d")
+    common_session(ar1, ar2, "setdiff1d")
     first = _vector(ar1, ar2) if assume_unique else _once(_vector(ar1, ar2))
     return get_item(first, isin(first, ar2, invert=True))
 
@@ -258,7 +258,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 
 
 def _vector(x: Any, other: Any) -> Any:
-    return as_vector(session_of(x, other, "a set"), x)
+    return as_vector(common_session(x, other, "a set"), x)
 
 
 def _once(x: Any, **also: bool) -> Any:

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.collectives.core import collective
-from distvec.array.core.builder import make
-from distvec.array.core.handle import check_not_slice
+from distvec.array.core.handle import check_not_slice, make
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import full, reshape
 from distvec.array.elementwise import array_among
@@ -66,10 +65,10 @@ def argsort_method(
 ) -> Any:  # fmt: skip
     """As ``numpy.ndarray.argsort``."""
     _check_kind(kind, order, stable)
-    return argsort(as_vector(x), axis, descending=descending)
+    return argsort(at_least_vector(x), axis, descending=descending)
 
 
-def as_vector(x: Any) -> Any:
+def at_least_vector(x: Any) -> Any:
     """``x``; a number as a vector of one element, as NumPy sees it here."""
     return x if x.ndim else reshape(x, (1,))
 
@@ -86,7 +85,7 @@ def argpartition(
     a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
 ) -> Any:
     """As ``numpy.argpartition``, by ``argsort``."""
-    a = as_vector(a)
+    a = at_least_vector(a)
     _check_kth(a, kth, axis, order)
     return argsort(a, axis)
 
@@ -118,7 +117,7 @@ def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[A
     if not count:
         shape = (0, *x.shape[1:])
         return tuple(full(x, shape, 0, dtype) for dtype in (x.dtype, _INDEX))
-    values, order, _ = moved(x, count, largest, True)
+    values, order, _ = sort_on_servers(x, count, largest, True)
     return (get_item(x, order) if x.dtype.kind == "f" and x.ndim == 1 else values), order
 
 
@@ -154,14 +153,14 @@ def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
     if _moves(x, over):
         if not len(x):
             return full(x, x.shape, 0, dtype)
-        return moved(x, len(x), descending, number == ORDER)[number]
+        return sort_on_servers(x, len(x), descending, number == ORDER)[number]
     name, type = _NAMES[number], x.node.type.of(dtype)
     if type.on_client:
         return make(x, "client.sort", (x,), type, (name, over, descending))
     return make(x, f"row_{name}", (x,), type, (int(descending), 1))
 
 
-def moved(x: Any, length: int, descending: bool, equal_zeros: bool) -> list[Any]:
+def sort_on_servers(x: Any, length: int, descending: bool, equal_zeros: bool) -> list[Any]:
     """The first elements of ``x`` in order, so many; their indices; where another one begins.
 
     -0.0 comes before 0.0, or they are equal, and come out as 0.0.

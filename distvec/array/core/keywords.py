@@ -47,7 +47,7 @@ def where_mask(x: A, where: Any, name: str) -> A:
     return mask if mask.shape == x.shape else broadcast_to(mask, x.shape)
 
 
-def selected(x: A, row: Reducer, where: Any, initial: Any) -> A:
+def select_where(x: A, row: Reducer, where: Any, initial: Any) -> A:
     """``x`` with what does not change the reduction ``row`` in it where ``where`` is false.
 
     ``ValueError`` where nothing is known not to change it.
@@ -63,7 +63,7 @@ def selected(x: A, row: Reducer, where: Any, initial: Any) -> A:
     return elementwise(x, "where", where_mask(x, where, row.name), x, neutral)
 
 
-def joined(result: A, row: Reducer, initial: Any) -> A:
+def include_initial(result: A, row: Reducer, initial: Any) -> A:
     """``result`` of the reduction ``row`` with the element ``initial`` besides."""
     if row.numpy not in ops.NAMES:
         raise TypeError(f"{row.name}: initial= is not supported; join it to the result")
@@ -135,10 +135,10 @@ def by_position(
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return args
     named = [one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY]
-    return args if all(name in named for name in given) else leading(func, args, given)
+    return args if all(name in named for name in given) else leading_arguments(func, args, given)
 
 
-def leading(
+def leading_arguments(
     func: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]
 ) -> tuple[Any, ...]:
     """``args``, and those of the keywords ``given`` that come next among NumPy's parameters."""

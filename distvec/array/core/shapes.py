@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distvec.array.core.builder import express
-from distvec.array.core.handle import Handle, check_order, check_session
+from distvec.array.core.handle import Handle, check_order, check_session, express
 from distvec.diagnostics.profile import measured
 from distvec.graph import build
 from distvec.graph.build import check_dtype
@@ -90,10 +89,10 @@ def filled(graph: Graph, shape: Any, fill_value: Any, dtype: Any = None) -> Node
         raise TypeError(f"full: fill_value must be a scalar, got shape {value.shape}")
     kind = check_dtype(dtype if dtype is not None else value.dtype)
     constant = graph.constant(np.asarray(fill_value, kind)[()], kind)
-    return repeated(graph, constant, shape_of(shape))
+    return fill(graph, constant, shape_of(shape))
 
 
-def repeated(graph: Graph, scalar: Node, shape: tuple[int, ...]) -> Node:
+def fill(graph: Graph, scalar: Node, shape: tuple[int, ...]) -> Node:
     """An array of ``shape`` on the servers with ``scalar`` everywhere; itself for rank 0."""
     return graph.make("fill", (scalar,), type_of(shape, scalar.dtype)) if shape else scalar
 
@@ -108,7 +107,7 @@ def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
 
     Where rows stay whole, as from ``(n,)`` to ``(n, 1)``, nothing moves.
     """
-    wanted = wanted_shape(x, shape)
+    wanted = resolve_shape(x, shape)
     if wanted == x.shape:
         return x.copy()
     if math.prod(wanted) != x.size:
@@ -116,7 +115,7 @@ def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
     return express(x, _reshaped, x, wanted)
 
 
-def wanted_shape(x: Handle, shape: Any) -> tuple[int, ...]:
+def resolve_shape(x: Handle, shape: Any) -> tuple[int, ...]:
     """``shape`` with what -1 stands for."""
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     given = [extent for extent in extents if extent != -1]
@@ -132,14 +131,14 @@ def _reshaped(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
     own = node.type.shape
     if node.on_client:
         if node.is_scalar:
-            return repeated(graph, node, shape)
+            return fill(graph, node, shape)
         return build.reshape(graph, node, shape)
     if not shape:
         return build.scalar_of(graph, node)
     if math.prod(own) == 1:
-        return repeated(graph, build.scalar_of(graph, node), shape)
+        return fill(graph, build.scalar_of(graph, node), shape)
     if math.prod(own) == 0:
-        return repeated(graph, graph.constant(0, node.dtype), shape)
+        return fill(graph, graph.constant(0, node.dtype), shape)
     if own[0] == shape[0]:  # one of them has columns of one element
         op = "as_column" if len(shape) == 2 else "as_vector"
         return graph.make(op, (node,), array_type(node.type.space, node.dtype, shape[1:]))

@@ -26,7 +26,9 @@ from distvec.array.collectives import core, histogram, quantile, scan, search, s
 from distvec.array.core import shapes, type_queries
 from distvec.array.core.handle import Handle
 from distvec.array.core.keywords import NOT_GIVEN, by_position, check_bound, store
-from distvec.array.linalg import einsum, host, tall
+from distvec.array.linalg import decompositions as host
+from distvec.array.linalg import decompositions as tall
+from distvec.array.linalg import einsum
 from distvec.array.manipulation import (
     diagonals,
     differences,

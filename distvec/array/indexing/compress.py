@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.core.builder import express
-from distvec.array.core.handle import SessionBase
+from distvec.array.core.handle import SessionBase, express
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import filled
 from distvec.diagnostics.profile import measured

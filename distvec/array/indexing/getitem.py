@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.core.builder import express, make
-from distvec.array.core.handle import Handle, check_session
+from distvec.array.core.handle import Handle, check_session, express, make
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.indexing.parse_key import (
@@ -41,13 +40,13 @@ FEW = 4096
 """So many rows, named by an array of the client, come to it; more stay on the servers."""
 
 
-def on_the_client(x: A, key: tuple[Any, ...]) -> A:
+def index_on_host(x: A, key: tuple[Any, ...]) -> A:
     """``x[key]`` of what the client keeps; slices, integers and integer arrays."""
-    names = tuple([encoded(one) for one in key])
+    names = tuple([encode_key(one) for one in key])
     return make(x, "client.item", (x,), client_type(x.dtype, item_shape(x.shape, names)), names)
 
 
-def plain(part: Part) -> Any:
+def as_numpy_key(part: Part) -> Any:
     """A part as NumPy takes it, of what the client keeps."""
     if isinstance(part, At):
         return part.index
@@ -60,7 +59,7 @@ def plain(part: Part) -> Any:
     return array
 
 
-def encoded(one: Any) -> Any:
+def encode_key(one: Any) -> Any:
     """One index as what can be part of a node's name."""
     if isinstance(one, slice):
         return "slice", one.start, one.stop, one.step
@@ -69,24 +68,24 @@ def encoded(one: Any) -> Any:
     return one
 
 
-def rows_at(x: A, indices: npt.NDArray[np.int64]) -> A:
+def take_rows(x: A, indices: npt.NDArray[np.int64]) -> A:
     """The rows (of a vector: elements) at ``indices``, all in range: shape ``(m, ...)``.
 
     Few of them come to the client with the next answer; more become an array on the servers.
     """
     if len(indices) > FEW:
-        result: A = gathered(x, x.session.array(indices))
+        result: A = gather(x, x.session.array(indices))
         return result
     return make(x, "take", (x, indices), client_type(x.dtype, (len(indices), *x.shape[1:])))
 
 
-def row_at(x: A, index: int) -> A:
+def take_row(x: A, index: int) -> A:
     """One row, or of a vector one element: a lazy value of the client."""
-    row = rows_at(x, np.array([index]))
+    row = take_rows(x, np.array([index]))
     return reshape(row, row.shape[1:])
 
 
-def gathered(x: A, indices: A) -> A:
+def gather(x: A, indices: A) -> A:
     """The rows at the integers of a vector on the servers: ``(len(indices), ...)``, there too.
 
     Whether all are in range is found by the servers: who evaluates this gets the ``IndexError``.
@@ -97,7 +96,7 @@ def gathered(x: A, indices: A) -> A:
     return express(x, view_nodes.gather, x, wide)
 
 
-def places_of_pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
+def flat_places(x: Arithmetic, rows: Any, columns: Any) -> Any:
     """Where the elements that index arrays of rows and columns name are among all of a table.
 
     A vector on the servers. Who evaluates it gets the ``IndexError`` for what is out of range.
@@ -121,12 +120,12 @@ def slice_rows(x: A, part: Slice) -> A:
     return express(x, view_nodes.view, x, DenseSpace(part.length), part.start, part.step)
 
 
-def spread(values: A, part: Slice, like: Arithmetic) -> A:
+def spread_rows(values: A, part: Slice, like: Arithmetic) -> A:
     """An array as long as ``like`` that has ``values`` at rows ``part``, elsewhere anything."""
     return express(values, view_nodes.spread, values, like.space, part.start, part.step)
 
 
-def inside(x: Arithmetic, part: Slice) -> Any:
+def is_inside(x: Arithmetic, part: Slice) -> Any:
     """Of each row of ``x`` whether it is among ``part``, which is not all of them."""
     index = make(x, "iota", (), array_type(x.space, np.dtype(np.int64)))
     step = abs(part.step)
@@ -160,17 +159,17 @@ def _of_rows(x: A, op: str, params: tuple[Any, ...], row: tuple[int, ...]) -> A:
     return make(x, op, (x,), array_type(x.space, x.dtype, row), params)
 
 
-def columns_at(x: A, indices: npt.NDArray[np.int64]) -> A:
+def take_columns(x: A, indices: npt.NDArray[np.int64]) -> A:
     """The columns of a table that ``indices`` name, all in range."""
     return make(x, "take_columns", (x, indices), array_type(x.space, x.dtype, (len(indices),)))
 
 
-def known_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]:
+def read_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]:
     """Indices, read by the client: an implicit evaluation where they are not known to it."""
-    return positions(known(indices), length, axis)
+    return positions(read_small(indices), length, axis)
 
 
-def known(array: Any) -> npt.NDArray[Any]:
+def read_small(array: Any) -> npt.NDArray[Any]:
     """The values of indices or of a mask, read by the client."""
     array = express(array, collect, array)
     array.session.evaluate_implicitly(array, "an index array")
@@ -250,7 +249,7 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
     ):
         return x
     if x.node.on_client:
-        return on_the_client(x, tuple(map(plain, parts)))
+        return index_on_host(x, tuple(map(as_numpy_key, parts)))
     if len(parts) == 1:
         return _rows(x, parts[0])
     if all(isinstance(part, Take) for part in parts) and not all(map(_is_known_here, parts)):
@@ -268,9 +267,9 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
     if columns.ndim > 1 and isinstance(rows, Slice | Mask):
         raise NotImplementedError("columns are named by a vector of indices; rank is 2 at most")
     if isinstance(rows, Slice):
-        return _rows(columns_at(x, columns), rows)
+        return _rows(take_columns(x, columns), rows)
     if isinstance(rows, At):
-        return on_the_client(row_at(x, rows.index), (columns,))
+        return index_on_host(take_row(x, rows.index), (columns,))
     return _pairs(x, rows.indices, columns)
 
 
@@ -294,21 +293,21 @@ def _read(part: Part, x: Arithmetic, axis: int) -> Any:
     """
     if isinstance(part, Mask):
         mask = part.mask
-        return np.flatnonzero(known(mask) if isinstance(mask, Handle) else mask)
+        return np.flatnonzero(read_small(mask) if isinstance(mask, Handle) else mask)
     if not isinstance(part, Take):
         return part
     if isinstance(part.indices, np.ndarray):
         return part.indices if axis else part
     if axis or part.indices.node.on_client:
-        found = known_indices(part.indices, x.shape[axis], axis)
+        found = read_indices(part.indices, x.shape[axis], axis)
         return found if axis else Take(found)
     return part
 
 
 def _pairs_on_servers(x: Arithmetic, rows: Any, columns: Any) -> Any:
     """Single elements of a table, where indices of rows and columns on the servers name them."""
-    places = places_of_pairs(x, rows, columns)
-    found = gathered(reshape(x, (x.size,)), places)
+    places = flat_places(x, rows, columns)
+    found = gather(reshape(x, (x.size,)), places)
     return reshape(found, np.broadcast_shapes(rows.shape, columns.shape))
 
 
@@ -321,17 +320,17 @@ def _pairs(x: Arithmetic, rows: Any, columns: Any) -> Any:
     flat = first.ravel()
     if len(flat) > FEW:
         return _pairs_on_servers(x, rows, columns)
-    found = rows_at(x, flat)
-    chosen = on_the_client(found, (np.arange(len(flat)), second.ravel()))
+    found = take_rows(x, flat)
+    chosen = index_on_host(found, (np.arange(len(flat)), second.ravel()))
     return reshape(chosen, first.shape)
 
 
 def _rows(x: Arithmetic, part: Any) -> Any:
     """Rows of a table, elements of a vector."""
     if x.node.on_client:  # as a table without columns is
-        return on_the_client(x, (plain(part),))
+        return index_on_host(x, (as_numpy_key(part),))
     if isinstance(part, At):
-        return row_at(x, part.index)
+        return take_row(x, part.index)
     if isinstance(part, Slice):
         return slice_rows(x, part)
     if isinstance(part, Mask):
@@ -343,9 +342,9 @@ def _rows(x: Arithmetic, part: Any) -> Any:
         check_session(x.session, indices, "indices")
         if not indices.node.on_client:
             flat = indices if indices.ndim == 1 else reshape(indices, (indices.size,))
-            return _in_shape(gathered(x, flat), indices.shape)
-        indices = known_indices(indices, len(x), 0)
-    found = rows_at(x, indices.ravel())
+            return _in_shape(gather(x, flat), indices.shape)
+        indices = read_indices(indices, len(x), 0)
+    found = take_rows(x, indices.ravel())
     return _in_shape(found, indices.shape)
 
 

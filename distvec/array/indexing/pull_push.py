@@ -7,9 +7,16 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.core.builder import express, host_array, make
 from distvec.array.core.conversion import buffer_of, numpy, persist
-from distvec.array.core.handle import Handle, check_not_slice, check_session, is_broadcastable
+from distvec.array.core.handle import (
+    Handle,
+    check_not_slice,
+    check_session,
+    express,
+    host_array,
+    is_broadcastable,
+    make,
+)
 from distvec.array.core.operators import elementwise
 from distvec.array.core.shapes import put
 from distvec.array.transposed import beside_table
@@ -52,7 +59,7 @@ def push(x: H, indices: Any, values: Any) -> H:
     check_not_slice(x)
     where = None if indices is None else as_indices(indices, _length(x))
     shape = x.shape if where is None else (len(where), *x.shape[1:])
-    given = addable(x, where, values)
+    given = check_addable(x, where, values)
     if x.node.on_client and x.ndim:
         return _add_on_client(x, where, given)
     if where is None:
@@ -70,13 +77,13 @@ def push(x: H, indices: Any, values: Any) -> H:
     return x
 
 
-def addable(x: Any, where: npt.NDArray[np.int64] | None, values: Any) -> npt.NDArray[Any]:
+def check_addable(x: Any, where: npt.NDArray[np.int64] | None, values: Any) -> npt.NDArray[Any]:
     """``values`` in the dtype of ``x``, to be added to it at ``where``, or at all.
 
     ``ValueError`` where the shape does not fit, ``TypeError`` where NumPy refuses the cast.
     """
     shape = x.shape if where is None else (len(where), *x.shape[1:])
-    given = as_given(values, x.dtype)
+    given = as_added(values, x.dtype)
     if not is_broadcastable(given.shape, shape):
         raise ValueError(_misfit(x, where, given))
     if not np.can_cast(given.dtype, x.dtype, "same_kind"):
@@ -106,7 +113,7 @@ def _add_on_client(x: H, where: npt.NDArray[np.int64] | None, given: npt.NDArray
         return x.rebind(host_array(x, changed).node)
 
 
-def as_given(values: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def as_added(values: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """``values``, to be added to integers or floats of ``dtype``, in which Python's integers are.
 
     ``OverflowError`` for one that it does not hold.
@@ -194,7 +201,7 @@ def _values_beside(x: Any, where: npt.NDArray[np.int64], given: Any) -> Any:
     """
     table = x.table
     if not hasattr(given, "session"):
-        column = beside_table(addable(x, where, given))
+        column = beside_table(check_addable(x, where, given))
         if column.ndim and len(column) == len(table) > 1:
             return table.session.array(column)
         row = column.ravel() if column.ndim else column

@@ -14,8 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.core.builder import express, host_array, make
-from distvec.array.core.handle import Handle, check_not_slice, check_session
+from distvec.array.core.handle import (
+    Handle,
+    check_not_slice,
+    check_session,
+    express,
+    host_array,
+    make,
+)
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import broadcast_to, full, reshape
 from distvec.array.indexing import compress, getitem

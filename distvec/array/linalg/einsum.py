@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array import products
-from distvec.array.core.builder import express, make
-from distvec.array.core.handle import as_stored, check_cast
+from distvec.array.core.handle import as_stored, check_cast, express, make
 from distvec.array.core.keywords import store
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import array_among

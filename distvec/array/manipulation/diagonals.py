@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distvec.array.core.builder import host_array
-from distvec.array.core.handle import check_not_slice
+from distvec.array.core.handle import check_not_slice, host_array
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import apply
 from distvec.array.indexing import getitem
 from distvec.array.indexing.getitem import get_item
-from distvec.array.manipulation.join import index_of
+from distvec.array.manipulation.join import row_index
 from distvec.array.manipulation.pad import pad
 from distvec.array.reductions import sum
 from distvec.array.transposed import transpose
@@ -28,7 +27,7 @@ def _beyond(x: Any, k: int) -> Any:
     if x.node.on_client:
         down = host_array(x, np.arange(rows)[:, None])
     else:
-        down = reshape(index_of(x, rows), (rows, 1))
+        down = reshape(row_index(x, rows), (rows, 1))
     return apply("subtract", across, down)
 
 

@@ -11,12 +11,18 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distvec.array.core.builder import host_array
+from distvec.array.core.handle import host_array
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import apply, array_among
 from distvec.array.indexing.getitem import get_item
-from distvec.array.manipulation.join import as_pieces, choose, concatenate, index_of, shifted
+from distvec.array.manipulation.join import (
+    as_joinable,
+    choose_rows,
+    concatenate,
+    row_index,
+    shift_rows,
+)
 from distvec.array.manipulation.rearrange import part
 from distvec.array.reductions import sum
 from distvec.array.transposed import exchanging_axes
@@ -284,7 +290,7 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
 
 
 def _vectors(name: str, a: Any, v: Any) -> tuple[Any, Any]:
-    first, second = (one if one.ndim else one.reshape(1) for one in as_pieces(name, (a, v)))
+    first, second = (one if one.ndim else one.reshape(1) for one in as_joinable(name, (a, v)))
     for one, of in ((first, "a"), (second, "v")):
         if one.ndim != 1:
             raise ValueError(f"{name}: object too deep for desired array; take vectors")
@@ -322,7 +328,7 @@ def _convolved(x: Any, kernel: Any, mode: str) -> Any:
     if mode == "valid" or count == 1:
         terms = _inside(values, count, 0, length - count + 1)
     elif _has_zeros_beyond(values, kernel):
-        terms = [shifted(values, size, place - start) for place in range(count)]
+        terms = [shift_rows(values, size, place - start) for place in range(count)]
     elif count <= _MOST_CONDITIONS and not values.node.on_client:
         terms = [_with_zeros(values, size, place - start) for place in range(count)]
     else:
@@ -349,12 +355,12 @@ def _has_zeros_beyond(x: Any, kernel: Any) -> bool:
 
 def _with_zeros(x: Any, length: int, by: int) -> Any:
     """Of ``length`` elements, the ``by + i``-th is the ``i``-th of ``x``, or zero."""
-    index = index_of(x, length)
-    moved = shifted(x, length, by)
+    index = row_index(x, length)
+    moved = shift_rows(x, length, by)
     if by + len(x) < length:
-        moved = choose(x, index < by + len(x), moved, x.dtype.type(0))
+        moved = choose_rows(x, index < by + len(x), moved, x.dtype.type(0))
     if by > 0:
-        moved = choose(x, index >= by, moved, x.dtype.type(0))
+        moved = choose_rows(x, index >= by, moved, x.dtype.type(0))
     return moved
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.core.builder import host_array
+from distvec.array.core.handle import host_array
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, full, on_servers, reshape
 from distvec.array.elementwise import apply
 from distvec.array.indexing.getitem import get_item
-from distvec.array.manipulation.join import MOST_INPUTS, as_pieces, block, concatenate
-from distvec.array.manipulation.repeat import MOST_COLUMNS, along_columns
+from distvec.array.manipulation.join import MOST_INPUTS, as_joinable, block, concatenate
+from distvec.array.manipulation.repeat import MOST_COLUMNS, take_along_columns
 from distvec.array.transposed import transpose
 
 
@@ -25,7 +25,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     """
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    given = [one.reshape(-1) for one in as_pieces("meshgrid", xi)]
+    given = [one.reshape(-1) for one in as_joinable("meshgrid", xi)]
     if len(given) > 2:
         raise NotImplementedError(
             f"meshgrid: {len(given)} vectors span rank {len(given)}, and rank is 2 at most"
@@ -67,7 +67,7 @@ def outer(x: Any, y: Any, /, *, function: Callable[..., Any] = np.multiply) -> A
     The shorter one goes to every server. Where that is ``x``, the table is split by columns, and
     no element of ``y`` moves.
     """
-    first, second = (one.reshape(-1) for one in as_pieces("outer", (x, y)))
+    first, second = (one.reshape(-1) for one in as_joinable("outer", (x, y)))
     is_short = _is_kept(first) and not _is_kept(second)
     if is_short or (_is_long(second) and len(second) > len(first)):
         return transpose(function(first.reshape(1, -1), second.reshape(-1, 1)))
@@ -84,7 +84,7 @@ def kron(a: Any, b: Any) -> Any:
     One of both is small. If it is ``b``, two messages: a table with what becomes of each row of
     ``a``, then a view of it. If it is ``a``, of a few elements, one.
     """
-    first, second = as_pieces("kron", (a, b))
+    first, second = as_joinable("kron", (a, b))
     if first.ndim == 0 or second.ndim == 0:
         return apply("multiply", first, second)
     like = first if isinstance(first, Arithmetic) else second
@@ -114,9 +114,9 @@ def _kron(first: Any, second: Any) -> Any:
             f"write it by numpy.repeat and numpy.tile"
         )
     down, column, across = np.indices((p, n, q)).reshape(3, -1)
-    row = along_columns(second.reshape(1, -1), 1, down * q + across)
+    row = take_along_columns(second.reshape(1, -1), 1, down * q + across)
     table = first if kept else on_servers(first)
-    wide = apply("multiply", along_columns(table, 1, column), row)
+    wide = apply("multiply", take_along_columns(table, 1, column), row)
     return wide.reshape(m * p, n * q)
 
 
@@ -130,7 +130,7 @@ def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
 ) -> Any:
     """The vector products of rows of three elements: ``numpy.cross``. Lazy, and nothing moves."""
-    first, second = as_pieces("cross", (a, b))
+    first, second = as_joinable("cross", (a, b))
     axes = (axis,) * 3 if axis is not None else (axisa, axisb, axisc)
     ranks = (first.ndim, second.ndim, max(first.ndim, second.ndim))
     if any(one not in (-1, rank - 1) for one, rank in zip(axes, ranks, strict=True)):
@@ -159,7 +159,7 @@ def _element(x: Any, k: int) -> Any:
 
 def atleast_1d(*arys: Any) -> Any:
     """Each array, a number as a vector of one element; one of the client stays there."""
-    pieces = as_pieces("atleast_1d", arys)
+    pieces = as_joinable("atleast_1d", arys)
     found = [
         x if x.ndim else reshape(x, (1,)) if isinstance(x, Arithmetic) else x.reshape(1)
         for x in pieces
@@ -169,7 +169,7 @@ def atleast_1d(*arys: Any) -> Any:
 
 def atleast_2d(*arys: Any) -> Any:
     """Each array, a vector as a table of one row; on the servers that is split by columns."""
-    found = [_at_least_2d(x) for x in as_pieces("atleast_2d", arys)]
+    found = [_at_least_2d(x) for x in as_joinable("atleast_2d", arys)]
     return found[0] if len(found) == 1 else tuple(found)
 
 

@@ -16,9 +16,9 @@ from distvec.array.elementwise import apply, array_among
 from distvec.array.indexing.getitem import get_item
 from distvec.array.indexing.parse_key import positions
 from distvec.array.indexing.setitem import set_item
-from distvec.array.manipulation.join import MOST_INPUTS, concatenate, index_of
+from distvec.array.manipulation.join import MOST_INPUTS, concatenate, row_index
 from distvec.array.manipulation.rearrange import part
-from distvec.array.manipulation.repeat import along_columns
+from distvec.array.manipulation.repeat import take_along_columns
 from distvec.array.reductions import any as any_of
 from distvec.array.reductions import max, min
 from distvec.array.transposed import exchanging_axes
@@ -45,13 +45,13 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
         return _without(arr, obj, along)
     gone = _named(obj, length)
     if along or arr.node.on_client:
-        return along_columns(arr, along, np.delete(np.arange(length), gone))
+        return take_along_columns(arr, along, np.delete(np.arange(length), gone))
     if not len(gone):
         return arr.copy()
     runs = list(_kept_runs(gone, length))
     if len(runs) <= MOST_INPUTS:
         return concatenate([part(arr, 0, low, high) for low, high in runs], axis=0)
-    mask = apply("equal", index_of(arr, length), -1)
+    mask = apply("equal", row_index(arr, length), -1)
     set_item(mask, gone, True)
     return get_item(arr, apply("logical_not", mask))
 
@@ -93,7 +93,7 @@ def _without(arr: Any, obj: Any, axis: int) -> Any:
         )
     mask = obj
     if obj.dtype != np.bool_:
-        mask = apply("equal", index_of(arr, len(arr)), -1)
+        mask = apply("equal", row_index(arr, len(arr)), -1)
         set_item(mask, obj, True)
     return get_item(arr, apply("logical_not", mask))
 
@@ -128,7 +128,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     if along or arr.node.on_client:
         both = concatenate([arr, block], axis=along)
         order = np.insert(np.arange(length), before, np.arange(length, length + count))
-        return along_columns(both, along, order)
+        return take_along_columns(both, along, order)
     return concatenate(list(_woven(arr, before, block)), axis=0)
 
 
@@ -222,7 +222,7 @@ def _ends(x: Any, axis: int) -> tuple[Any, Any]:
     if x.ndim == 2:
         there = any_of(there, 1 - axis)
     length = x.shape[axis]
-    index: Any = index_of(x, length)
+    index: Any = row_index(x, length)
     if there.node.on_client:
         index = np.arange(length)
     return min(apply("where", there, index, length)), max(apply("where", there, index, -1))

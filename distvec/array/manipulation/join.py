@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.core.builder import express, host_array, make
-from distvec.array.core.handle import check_session, is_split_by_columns
+from distvec.array.core.handle import check_session, express, host_array, is_split_by_columns, make
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape
 from distvec.array.elementwise import array_among
@@ -33,12 +32,12 @@ MOST_TRAVELLING = 1 << 12
 _INT = np.dtype(np.int64)
 
 
-def index_of(like: Arithmetic, length: int) -> Any:
+def row_index(like: Arithmetic, length: int) -> Any:
     """``0, 1, ..., length - 1`` on the servers, in the session of ``like``; lazy."""
     return make(like, "iota", (), array_type(DenseSpace(length), _INT))
 
 
-def shifted(x: Arithmetic, length: int, by: int) -> Any:
+def shift_rows(x: Arithmetic, length: int, by: int) -> Any:
     """Of ``length`` rows, row ``by + i`` is row ``i`` of ``x``; zeros where there is none; lazy."""
     space = DenseSpace(length)
     if not by and x.space == space:
@@ -46,14 +45,14 @@ def shifted(x: Arithmetic, length: int, by: int) -> Any:
     return express(x, view_nodes.spread, x, space, by, 1)
 
 
-def choose(x: Arithmetic, condition: Any, first: Any, second: Any) -> Any:
+def choose_rows(x: Arithmetic, condition: Any, first: Any, second: Any) -> Any:
     """``first`` where ``condition``, one truth value a row, is true, elsewhere ``second``; lazy."""
     is_table = any(isinstance(one, Arithmetic) and one.ndim == 2 for one in (first, second))
     mask = reshape(condition, (len(condition), 1)) if is_table else condition
     return elementwise(x, "where", mask, first, second)
 
 
-def end_to_end(like: Arithmetic, pieces: Sequence[Any], dtype: np.dtype[Any]) -> Any:
+def concatenate_rows(like: Arithmetic, pieces: Sequence[Any], dtype: np.dtype[Any]) -> Any:
     """``pieces`` one after the other along axis 0, in ``dtype``; lazy.
 
     Arrays of one shape of rows: on the servers, kept by the client, or NumPy's. Of those more than
@@ -97,13 +96,13 @@ def _joined(like: Arithmetic, parts: Sequence[Any]) -> Any:
     """At most ``MOST_INPUTS`` pieces, of one dtype, in a sweep."""
     ends = np.cumsum([len(part) for part in parts]).tolist()
     length = ends[-1]
-    index = index_of(like, length)
+    index = row_index(like, length)
     result: Any = None
     for part, end in zip(reversed(parts), reversed(ends), strict=True):
         if part.node.on_client:  # it travels with the program
             continue
-        moved = shifted(part, length, end - len(part))
-        result = moved if result is None else choose(like, index < end, moved, result)
+        moved = shift_rows(part, length, end - len(part))
+        result = moved if result is None else choose_rows(like, index < end, moved, result)
     for part, end in zip(parts, ends, strict=True):
         if part.node.on_client:
             result = _with_rows(like, result, part, end - len(part), length)
@@ -117,7 +116,7 @@ def _with_rows(like: Arithmetic, under: Any, part: Any, start: int, length: int)
     return make(like, "place", (base, slots, part), base.type)
 
 
-def joined_on_client(name: str, arrays: Sequence[Any], axis: int) -> Any:
+def join_on_host(name: str, arrays: Sequence[Any], axis: int) -> Any:
     """``numpy.stack`` or ``numpy.concatenate``, by name; None where servers have one of ``arrays``.
 
     Some may be NumPy's. Errors are NumPy's.
@@ -141,18 +140,18 @@ def concatenate(
     the sweep that uses it; along axis 1 nothing moves. More than ``MOST_TRAVELLING`` elements of
     NumPy's are put on the servers at once.
     """
-    given = as_pieces("concatenate", arrays)
+    given = as_joinable("concatenate", arrays)
     if axis is not None and _are_split_by_columns(given):
         tables = list(map(beside_table, given))
         return transpose(concatenate(tables, exchanged_axes(axis), dtype=dtype, casting=casting))
     if axis is None:
         given, axis = [_flat(one) for one in given], 0
     along = _checked(given, axis)
-    result = joined_on_client("concatenate", given, along)
+    result = join_on_host("concatenate", given, along)
     if result is None:
         kind = np.result_type(*(one.dtype for one in given))
         like = array_among("concatenate", tuple(given))
-        result = (side_by_side if along else end_to_end)(like, given, kind)
+        result = (concatenate_columns if along else concatenate_rows)(like, given, kind)
     return _cast(result, dtype, casting)
 
 
@@ -174,7 +173,7 @@ def stack(
     Nothing moves: with vectors as rows, the table is split by columns. Small arrays of the client
     are stacked there.
     """
-    given = as_pieces("stack", arrays)
+    given = as_joinable("stack", arrays)
     if len({one.shape for one in given}) > 1:
         raise ValueError("all input arrays must have the same shape")
     rank = given[0].ndim + 1
@@ -184,7 +183,7 @@ def stack(
             f"stack: the result has rank {rank}, at most {MOST_RANK}; put them beside each other: "
             f"numpy.concatenate"
         )
-    result = joined_on_client("stack", given, along)
+    result = join_on_host("stack", given, along)
     if result is None:
         columns = column_stack(given)
         result = columns if along else transpose(columns)
@@ -193,13 +192,13 @@ def stack(
 
 def column_stack(tup: Sequence[Any]) -> Any:
     """Vectors and tables of one length as the columns of a table; lazy, and nothing moves."""
-    given = as_pieces("column_stack", tup)
+    given = as_joinable("column_stack", tup)
     return concatenate([one if one.ndim == 2 else _reshaped(one, (-1, 1)) for one in given], axis=1)
 
 
 def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """Vectors end to end, tables side by side; lazy."""
-    given = [_reshaped(one, (1,)) if one.ndim == 0 else one for one in as_pieces("hstack", tup)]
+    given = [_reshaped(one, (1,)) if one.ndim == 0 else one for one in as_joinable("hstack", tup)]
     axis = 0 if given[0].ndim == 1 else 1
     return concatenate(given, axis, dtype=dtype, casting=casting)
 
@@ -209,7 +208,7 @@ def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind")
 
     Vectors alone make a table that is split by columns, as of ``stack``.
     """
-    given = as_pieces("vstack", tup)
+    given = as_joinable("vstack", tup)
     if all(one.ndim == 1 for one in given):
         return stack(given, dtype=dtype, casting=casting)
     rows = [one if one.ndim == 2 else _reshaped(one, (1, -1)) for one in given]
@@ -227,7 +226,7 @@ def dstack(tup: Sequence[Any]) -> Any:
 
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
     """``values`` after the elements, or along ``axis``: ``numpy.append``. Lazy."""
-    first, second = as_pieces("append", (arr, values))
+    first, second = as_joinable("append", (arr, values))
     if axis is None:
         first, second, axis = _flat(first), _flat(second), 0
     return concatenate((first, second), axis)
@@ -258,7 +257,7 @@ def _as_row(x: Any) -> Any:
 # --- what all of them do --------------------------------------------------------------------------
 
 
-def as_pieces(name: str, arrays: Sequence[Any]) -> list[Any]:
+def as_joinable(name: str, arrays: Sequence[Any]) -> list[Any]:
     """What is to be joined: our arrays, of one session, and NumPy's. ``ValueError`` for none.
 
     The elements of tables that are split by columns go from server to server.
@@ -301,7 +300,7 @@ def _checked(given: Sequence[Any], axis: Any) -> int:
     return along
 
 
-def side_by_side(like: Arithmetic, given: Sequence[Any], dtype: np.dtype[Any]) -> Any:
+def concatenate_columns(like: Arithmetic, given: Sequence[Any], dtype: np.dtype[Any]) -> Any:
     """Tables of one length with the columns of all of them, in ``dtype``; nothing moves."""
     tables = [_as_columns(like, one) for one in given if one.shape[1]]
     space = tables[0].space

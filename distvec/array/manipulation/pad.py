@@ -11,10 +11,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.core.shapes import broadcast_to, full, reshape
 from distvec.array.elementwise import apply
-from distvec.array.indexing.getitem import gathered, get_item
-from distvec.array.manipulation.join import concatenate, index_of
+from distvec.array.indexing.getitem import gather, get_item
+from distvec.array.manipulation.join import concatenate, row_index
 from distvec.array.manipulation.rearrange import part
-from distvec.array.manipulation.repeat import along_columns
+from distvec.array.manipulation.repeat import take_along_columns
 from distvec.array.transposed import exchanging_axes
 
 _FEW = 4
@@ -166,9 +166,9 @@ def _mirrored(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
     length = x.shape[axis]
     if axis or x.node.on_client:
         places = np.pad(np.arange(length), (before, after), mode)  # type: ignore[call-overload]
-        return along_columns(x, axis, places)
+        return take_along_columns(x, axis, places)
     if (before + after) / max(1, length) > _MOST_RUNS:
-        return gathered(x, x.session.array(np.pad(np.arange(length), (before, after), mode)))  # type: ignore[call-overload]
+        return gather(x, x.session.array(np.pad(np.arange(length), (before, after), mode)))  # type: ignore[call-overload]
     runs = list(_runs(length, before, after, mode))
     return concatenate([part(x, 0, *run) for run in runs], axis=0)
 
@@ -236,7 +236,7 @@ def _ramp(x: Any, axis: int, place: int, end: Any, count: int) -> Any:
     else:
         edge = get_item(x, place)
         if not x.node.on_client:
-            steps = index_of(x, count).astype(np.float64)
+            steps = row_index(x, count).astype(np.float64)
         if x.ndim == 2:
             steps = steps.reshape(-1, 1)
     step = apply("divide", apply("subtract", edge, float(end)), float(count))

@@ -15,14 +15,19 @@ from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape, shape_of
 from distvec.array.indexing import getitem
 from distvec.array.indexing.getitem import get_item
-from distvec.array.manipulation.join import MOST_INPUTS, MOST_TRAVELLING, end_to_end, index_of
+from distvec.array.manipulation.join import (
+    MOST_INPUTS,
+    MOST_TRAVELLING,
+    concatenate_rows,
+    row_index,
+)
 from distvec.array.transposed import exchanging_axes, transpose
 
 MOST_COLUMNS = 1 << 12
 """A row has so many elements at most where repeating makes tables."""
 
 
-def along_columns(x: Any, axis: int, indices: npt.NDArray[np.int64]) -> Any:
+def take_along_columns(x: Any, axis: int, indices: npt.NDArray[np.int64]) -> Any:
     """What ``indices``, all in range, name along an axis that is not split over servers; lazy."""
     if x.node.on_client:
         return getitem.on_the_client(x, (*(slice(None),) * axis, indices))
@@ -40,14 +45,14 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         a, axis = (reshape(a, (1,)), 0) if a.ndim == 0 else (a, None)
         if axis is None and a.ndim == 2 and np.ndim(repeats) == 0 and not a.node.on_client:
             columns = np.repeat(np.arange(a.shape[1]), _count(repeats))
-            return reshape(along_columns(a, 1, columns), (-1,)) if len(columns) else _none(a)
+            return reshape(take_along_columns(a, 1, columns), (-1,)) if len(columns) else _none(a)
         a, axis = reshape(a, (a.size,)), 0
     along = normalize_axis_index(axis, a.ndim)
     if _is_long(repeats) and not along:
         return _by_counts(a, repeats)
     times: Any = _known(repeats)
     if a.node.on_client or along:
-        return along_columns(a, along, np.repeat(np.arange(a.shape[along]), times))
+        return take_along_columns(a, along, np.repeat(np.arange(a.shape[along]), times))
     if times.ndim == 0 or times.size == 1:
         return _each(a, _count(times.reshape(())))
     if times.shape != (len(a),):
@@ -89,7 +94,7 @@ def _each(a: Any, times: int) -> Any:
     if not times or not len(a):
         return _none(a, row)
     if times * math.prod(row) > MOST_COLUMNS:
-        return getitem.gathered(a, index_of(a, len(a) * times) // times)
+        return getitem.gathered(a, row_index(a, len(a) * times) // times)
     if row:
         wide = getitem.columns_at(a, np.tile(np.arange(row[0]), times))
     else:
@@ -112,7 +117,7 @@ def _by_counts(a: Any, repeats: Any) -> Any:
     length = int(np.sum(repeats, dtype=np.int64))  # which brings the least one along
     if int(least) < 0:
         raise ValueError("repeats may not contain negative values.")
-    places = np.searchsorted(ends, index_of(a, length), side="right")
+    places = np.searchsorted(ends, row_index(a, length), side="right")
     return getitem.gathered(a, places)
 
 
@@ -140,9 +145,9 @@ def tile(A: Any, reps: Any) -> Any:
         A = reshape(A, (1, *A.shape))
     if A.ndim == 2:
         columns = np.tile(np.arange(A.shape[1]), times[1])
-        A = A if times[1] == 1 else along_columns(A, 1, columns)
+        A = A if times[1] == 1 else take_along_columns(A, 1, columns)
     if A.node.on_client:
-        return along_columns(A, 0, np.tile(np.arange(len(A)), times[0]))
+        return take_along_columns(A, 0, np.tile(np.arange(len(A)), times[0]))
     return _rows(A, times[0])
 
 
@@ -156,7 +161,7 @@ def _rows(x: Any, times: int) -> Any:
     if times > MOST_INPUTS and x.size <= MOST_TRAVELLING:
         wide = broadcast_to(reshape(x, (1, x.size)), (times, x.size))
         return reshape(wide, (times * len(x), *row))
-    return end_to_end(x, [x] * times, x.dtype)
+    return concatenate_rows(x, [x] * times, x.dtype)
 
 
 def resize(a: Any, new_shape: Any) -> Any:

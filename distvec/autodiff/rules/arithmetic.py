@@ -10,8 +10,8 @@ import numpy as np
 from distvec.array.collectives.core import scatter
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
-from distvec.array.indexing.getitem import columns_at
-from distvec.array.manipulation.join import index_of
+from distvec.array.indexing.getitem import take_columns
+from distvec.array.manipulation.join import row_index
 from distvec.array.transposed import transpose
 from distvec.autodiff.logarithms import GROWING
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, One, Rule, Step, shrunk
@@ -149,7 +149,7 @@ def _back_to_columns(step: Step, places: Any) -> Adjoint:
     here[places], source[places] = True, np.arange(len(places))
     if step.is_number:
         return np.where(step.constant(here), step.adjoint, 0.0)
-    found = columns_at(step.whole(), source) if len(places) > 1 else _one_column(step)
+    found = take_columns(step.whole(), source) if len(places) > 1 else _one_column(step)
     return np.where(step.constant(here), found, 0.0)
 
 
@@ -184,7 +184,7 @@ def _scatter_columns(step: Step, number: int) -> Adjoint:
         raise NotDifferentiable(f"{join}.at of columns has no derivative; add and subtract have")
     if number == 0:
         return step.adjoint
-    adjoint = step.adjoint if step.is_number else columns_at(step.whole(), places)
+    adjoint = step.adjoint if step.is_number else take_columns(step.whole(), places)
     return adjoint if join == "add" else -adjoint
 
 
@@ -212,7 +212,7 @@ def _row_sort(step: Step, number: int) -> Adjoint:
 def _row_take(step: Step, number: int) -> Adjoint:
     """Added up where a place was named more than once: a scatter over all elements."""
     source, (rows, width) = step.node.args[0], step.node.args[0].type.shape
-    row = reshape(index_of(step.like, rows), (rows, 1))
+    row = reshape(row_index(step.like, rows), (rows, 1))
     flat = reshape(row * width + step.arg(1), (-1,))
     zeros = reshape(step.zeros(source), (-1,))
     adjoint = step.adjoint if step.is_number else reshape(step.whole(), (-1,))

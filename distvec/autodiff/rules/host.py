@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.array.indexing.getitem import encoded
+from distvec.array.indexing.getitem import encode_key
 from distvec.array.transposed import transpose
 from distvec.autodiff.rules.moves import summed_by_place
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk
@@ -44,7 +44,7 @@ def _item(step: Step, number: int) -> Adjoint:
     flat = step.on_client("client.reshape", [step.whole()], (places.size,), (places.size,))
     values, once = summed_by_place(step, flat, places)
     zeros = step.constant(np.zeros(size, source.dtype))
-    found = step.on_client("client.put", [zeros, values], (size,), (encoded(once),))
+    found = step.on_client("client.put", [zeros, values], (size,), (encode_key(once),))
     return step.on_client("client.reshape", [found], shape, shape)
 
 
@@ -78,7 +78,7 @@ def _concatenate(step: Step, number: int) -> Adjoint:
 
 
 def _named(step: Step, key: list[Any], shape: tuple[int, ...]) -> Any:
-    return step.on_client("client.item", [step.whole()], shape, [encoded(one) for one in key])
+    return step.on_client("client.item", [step.whole()], shape, [encode_key(one) for one in key])
 
 
 def _accumulate(step: Step, number: int) -> Adjoint:

@@ -12,9 +12,9 @@ import numpy as np
 from distvec.array.collectives.core import scatter
 from distvec.array.collectives.scan import linear_recurrence
 from distvec.array.core.shapes import reshape
-from distvec.array.indexing.getitem import gathered, inside, rows_at
+from distvec.array.indexing.getitem import gather, is_inside, take_rows
 from distvec.array.indexing.parse_key import Slice
-from distvec.array.manipulation.join import index_of
+from distvec.array.manipulation.join import row_index
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk
 from distvec.graph import build, view_nodes
 from distvec.graph.node import Node
@@ -46,7 +46,7 @@ def _view(step: Step, number: int) -> Adjoint:
     if part.is_all(source.type.shape[0]):
         return step.adjoint
     like = step.arg(0)
-    here, found = inside(like, part), step.adjoint
+    here, found = is_inside(like, part), step.adjoint
     if not step.is_number:
         whole = step.whole()
         with like.session.holders.lock:
@@ -105,11 +105,11 @@ def _place(step: Step, number: int) -> Adjoint:
     backwards = where.value[::-1]
     last = len(backwards) - 1 - np.unique(backwards, return_index=True)[1]
     if not given.type.shape:
-        return np.sum(rows_at(whole, where.value[last]))
+        return np.sum(take_rows(whole, where.value[last]))
     counts = np.zeros(len(backwards), np.bool_)
     counts[last] = True
     here = step.constant(counts if len(given.type.shape) == 1 else counts[:, None])
-    return np.where(here, rows_at(whole, where.value), 0.0)
+    return np.where(here, take_rows(whole, where.value), 0.0)
 
 
 def _collect(step: Step, number: int) -> Adjoint:
@@ -178,12 +178,12 @@ def _scatter(step: Step, number: int) -> Adjoint | None:
     if number == base:
         found = scatter(whole, ASSIGN, where, 0.0) if way == ASSIGN else step.adjoint
         return shrunk(step, found, step.node.args[base])
-    found = gathered(whole, where)
+    found = gather(whole, where)
     if way == "subtract":
         found = -found
     if way == ASSIGN:
-        numbers = index_of(whole, len(where))
-        last = gathered(scatter(index_of(whole, len(whole)), ASSIGN, where, numbers), where)
+        numbers = row_index(whole, len(where))
+        last = gather(scatter(row_index(whole, len(whole)), ASSIGN, where, numbers), where)
         here = last == numbers
         found = np.where(here.reshape(-1, 1) if whole.ndim == 2 else here, found, 0.0)
     return shrunk(Step(step.like, found.node, found), found, step.node.args[values])

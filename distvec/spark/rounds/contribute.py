@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pyspark import Accumulator, TaskContext
 
 from distvec.array.core.handle import is_broadcastable
-from distvec.array.indexing.pull_push import as_given, as_indices
+from distvec.array.indexing.pull_push import as_added, as_indices
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.row_call import ChosenKeys
 from distvec.rows.api import Plugin, RowFunction
@@ -156,7 +156,7 @@ def as_values(
     Stretched as NumPy does. ValueError, TypeError or OverflowError where they do not fit.
     """
     dtype = type.dtype
-    given = as_given(values, dtype)
+    given = as_added(values, dtype)
     shape = type.shape if where is None else (len(where), *type.row)
     if not is_broadcastable(given.shape, shape):
         allowed = f"{shape}, one row of shape {type.row}" if type.row else f"{shape}"

@@ -1,15 +1,19 @@
-"""Tall tables, split by rows: their QR decomposition, what follows from its triangle, and norms.
+"""Linear algebra: decompositions of tall tables on the servers, norms, and of small arrays.
 
 ``T = Q @ R``, with R of shape ``(k, k)``, which the client keeps, and Q a table on the servers. R
 alone is a reduction: one message, in the sweep that computes the table. With Q it takes two. The
 diagonal of R has no negative number, so for a table of full rank both are the same whoever computes
 them. Singular values, and what is made of them, are those of R. Least squares take the triangle of
 the table beside what it is to give.
+
+Of small arrays the client computes NumPy's functions, lazily: ``np.linalg.solve(X.T @ X, X.T @ y)``
+costs no message by itself; asked for, it takes one, for both products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,19 +21,126 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from distvec.array import elementwise, products, reductions
 from distvec.array.collectives.core import collective
-from distvec.array.core.builder import host_array, make
 from distvec.array.core.conversion import item, numpy
-from distvec.array.core.handle import check_session, is_split_by_columns
+from distvec.array.core.handle import (
+    as_stored,
+    check_session,
+    express,
+    host_array,
+    is_split_by_columns,
+    make,
+)
 from distvec.array.core.keywords import NOT_GIVEN
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import evaluate
-from distvec.array.linalg import host
 from distvec.array.manipulation.join import column_stack
 from distvec.array.transposed import exchanged_axes, transpose
+from distvec.graph import build, host_eval
+from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
 from ps_backend.program.collectives import TSQR
 from ps_backend.program.types import client_type
+
+_ARRAYS = 2
+"""At most so many arguments of these functions are arrays: the first ones."""
+
+
+def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, one of ``host_eval.LINEAR_ALGEBRA``, of arrays that the client keeps; lazy.
+
+    What servers have comes to the client with the next answer, if it is small. Errors of shapes and
+    dtypes are NumPy's, at once; others, as ``LinAlgError`` of a singular matrix, show where the
+    values are computed.
+    """
+    parameters = list(inspect.signature(function).parameters)
+
+    def lazily(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(parameters, args, strict=False)) | kwargs
+        arrays = [
+            given.pop(name)
+            for place, name in enumerate(parameters[:_ARRAYS])
+            if place == 0 or _is_array(given.get(name))
+        ]
+        return apply_on_host(function, arrays, **given)
+
+    return lazily
+
+
+def _is_array(value: Any) -> bool:
+    if isinstance(value, list):
+        return True
+    return isinstance(value, Arithmetic | np.ndarray) and value.ndim > 0
+
+
+def apply_on_host(function: Callable[..., Any], arrays: Sequence[Any], **keywords: Any) -> Any:
+    """``function`` of ``arrays``, one of the session at least; several results in NumPy's tuple."""
+    like = session_array(arrays)
+    fixed = tuple(sorted((name, _plain(value)) for name, value in keywords.items()))
+    given = [np.asarray(one) if isinstance(one, list) else one for one in arrays]
+    found = host_eval.results_of(function, [(one.shape, one.dtype) for one in given], fixed)
+    operands = [collected_on_host(like, array, function.__name__) for array in given]
+    params = host_eval.name_of(function), fixed
+    if not isinstance(found, tuple):
+        type = client_type(check_dtype(found.dtype), found.shape)
+        return make(like, "client.linalg", operands, type, params)
+    type = client_type(check_dtype(found[0].dtype), (sum(one.size for one in found),))
+    packed = make(like, "client.linalg", operands, type, params)
+    return host_eval.tuple_like(found, _unpacked(packed, found))
+
+
+def _unpacked(packed: Any, found: Sequence[Any]) -> list[Any]:
+    """The results, of the shapes of ``found``, whose elements ``packed`` has after each other."""
+    parts, start = [], 0
+    for one in found:
+        type, place = client_type(packed.dtype, one.shape), (start, *one.shape)
+        parts.append(make(packed, "client.part", (packed,), type, place))
+        start += one.size
+    return parts
+
+
+def session_array(arrays: Sequence[Any]) -> Any:
+    """The first array of a session among ``arrays``."""
+    return next(array for array in arrays if isinstance(array, Arithmetic))
+
+
+def _plain(value: Any) -> Any:
+    """A keyword's value, as a node remembers it: a lazy number is computed."""
+    if isinstance(value, Arithmetic):
+        return item(value)
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def collected_on_host(like: Any, array: Any, name: str) -> Any:
+    """An argument of the function ``name`` as an array that the client keeps; lazy.
+
+    ``NotImplementedError`` for what is too long to come to the client.
+    """
+    if isinstance(array, Arithmetic):
+        _check_size(array, name)
+    if is_split_by_columns(array):
+        return transpose(collected_on_host(like, array.table, name))
+    if not isinstance(array, Arithmetic):
+        return host_array(like, array)
+    check_session(like.session, array, name)
+    return express(like, build.collect, array)
+
+
+def _check_size(array: Any, name: str) -> None:
+    if array.size <= MOST_ELEMENTS or as_stored(array).node.on_client:
+        return
+    hint = "pull the values with x.numpy() and call it on those"
+    if array.ndim == 2 and array.shape[0] != array.shape[1]:
+        split = "rows" if array.is_split_by_columns else "columns"
+        hint = (
+            f"tables that are split along their longer side are treated where they are: put it "
+            f"there with session.space({len(array)}, split={split!r}).array(...)"
+        )
+    raise NotImplementedError(
+        f"{name}: the client takes at most {MOST_ELEMENTS} elements from the servers, and this "
+        f"array has shape {array.shape}; {hint}"
+    )
+
 
 _FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 QRResult: Any = type(np.linalg.qr(np.eye(1)))
@@ -48,7 +159,7 @@ def is_wide(x: Any) -> bool:
     return is_split_by_columns(x) and is_tall(x.table)
 
 
-def prepared(x: Any, name: str) -> Any:
+def as_float_table(x: Any, name: str) -> Any:
     """A tall table as it is decomposed: float32, or float64.
 
     ``TypeError`` for float16, which NumPy's linear algebra does not take either,
@@ -66,7 +177,7 @@ def prepared(x: Any, name: str) -> Any:
     return x if x.dtype in (_FLOAT, _SINGLE) else x.astype(_FLOAT)
 
 
-def triangle(x: Any) -> Any:
+def r_factor(x: Any) -> Any:
     """R of a tall table, in float64, from one sweep: no Q is made."""
     k = x.shape[1]
     type = client_type(_FLOAT, (k, k))
@@ -74,7 +185,7 @@ def triangle(x: Any) -> Any:
     return make(x, "client.triangle", (make(x, "triangle", (x, x), type),), type)
 
 
-def factors(x: Any) -> tuple[Any, Any]:
+def qr_factors(x: Any) -> tuple[Any, Any]:
     """Q, and R in float64, from two messages to each server."""
     k = x.shape[1]
     table, upper = collective(TSQR, [x], [], [x.type, client_type(_FLOAT, (k, k))])
@@ -89,23 +200,23 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     if is_wide(a):
         return _qr_of_wide(a.table, mode)
     if not is_tall(a):
-        return host.on_host(np.linalg.qr)(a, mode)
+        return on_host(np.linalg.qr)(a, mode)
     if mode == "complete" and _is_small_square(len(a)):
-        return host.on_host(np.linalg.qr)(a, mode)
+        return on_host(np.linalg.qr)(a, mode)
     _check_mode(a, mode)
-    x = prepared(a, "qr")
+    x = as_float_table(a, "qr")
     if mode == "r":
-        return triangle(x).astype(x.dtype)
-    q, r = factors(x)
+        return r_factor(x).astype(x.dtype)
+    q, r = qr_factors(x)
     return QRResult(q, r.astype(x.dtype))
 
 
 def _qr_of_wide(table: Any, mode: str) -> Any:
     """Of the transpose of ``table``, whose first columns have Q; R is split by columns."""
     _check_mode(table, mode)
-    x = prepared(table, "qr")
+    x = as_float_table(table, "qr")
     k = x.shape[1]
-    q = host.apply_on_host(np.linalg.qr, [transpose(x[:k])]).Q
+    q = apply_on_host(np.linalg.qr, [transpose(x[:k])]).Q
     below = x.session.arange(len(x)).reshape(-1, 1) < np.arange(k)
     r = transpose(elementwise.where(below, 0.0, x @ q))
     return r if mode == "r" else QRResult(q, r)
@@ -131,19 +242,19 @@ def svd(
     servers; lazy. Three messages; singular values alone, with ``compute_uv=False``, take one.
     """
     if not (is_tall(a) or is_wide(a)) or hermitian:
-        return host.on_host(np.linalg.svd)(a, full_matrices, compute_uv, hermitian)
+        return on_host(np.linalg.svd)(a, full_matrices, compute_uv, hermitian)
     if not compute_uv:
         return svdvals(a)
     if full_matrices and a.shape[0] != a.shape[1]:
         if _is_small_square(max(a.shape)):
-            return host.on_host(np.linalg.svd)(a)
+            return on_host(np.linalg.svd)(a)
         raise NotImplementedError(
             f"svd: full_matrices=True of a table of shape {a.shape} has {max(a.shape)} long "
             f"singular vectors; say full_matrices=False"
         )
-    x = prepared(a.table if is_wide(a) else a, "svd")
-    q, r = factors(x)
-    u, s, vh = host.apply_on_host(np.linalg.svd, [r])
+    x = as_float_table(a.table if is_wide(a) else a, "svd")
+    q, r = qr_factors(x)
+    u, s, vh = apply_on_host(np.linalg.svd, [r])
     long = q @ u.astype(x.dtype)
     s, vh = s.astype(x.dtype), vh.astype(x.dtype)
     return SVDResult(vh.T, s, transpose(long)) if is_wide(a) else SVDResult(long, s, vh)
@@ -151,7 +262,7 @@ def svd(
 
 def svdvals(x: Any, /) -> Any:
     """``numpy.linalg.svdvals``, kept by the client; lazy. One message."""
-    return of_triangle(np.linalg.svdvals, x)
+    return by_triangle(np.linalg.svdvals, x)
 
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
@@ -161,17 +272,17 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     if isinstance(A, Arithmetic) and A.ndim < 2:
         return reductions.any(elementwise.apply("not_equal", A, 0)).astype(np.int64)
     if hermitian or not (is_tall(A) or is_wide(A)):
-        return host.on_host(np.linalg.matrix_rank)(A, tol, hermitian, rtol=rtol)
+        return on_host(np.linalg.matrix_rank)(A, tol, hermitian, rtol=rtol)
     if tol is not None:
-        return of_triangle(np.linalg.matrix_rank, A, tol=tol)
-    return of_triangle(np.linalg.matrix_rank, A, rtol=precision(A) if rtol is None else rtol)
+        return by_triangle(np.linalg.matrix_rank, A, tol=tol)
+    return by_triangle(np.linalg.matrix_rank, A, rtol=rank_tolerance(A) if rtol is None else rtol)
 
 
 def cond(x: Any, p: Any = None) -> Any:
     """``numpy.linalg.cond``, in one message; other norms than 2 and -2 of small square tables."""
     if p not in (None, 2, -2):
-        return host.on_host(np.linalg.cond)(x, p)
-    return of_triangle(np.linalg.cond, x, p=p)
+        return on_host(np.linalg.cond)(x, p)
+    return by_triangle(np.linalg.cond, x, p=p)
 
 
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NOT_GIVEN) -> Any:
@@ -180,14 +291,14 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NOT_
         return transpose(pinv(a.table, rcond, hermitian, rtol=rtol))
     if hermitian or not is_tall(a):
         keywords = {} if rtol is NOT_GIVEN else {"rtol": rtol}
-        return host.on_host(np.linalg.pinv)(a, rcond, hermitian, **keywords)
+        return on_host(np.linalg.pinv)(a, rcond, hermitian, **keywords)
     if rcond is None:
-        rcond = _SMALLEST if rtol is NOT_GIVEN else precision(a) if rtol is None else rtol
+        rcond = _SMALLEST if rtol is NOT_GIVEN else rank_tolerance(a) if rtol is None else rtol
     elif rtol is not NOT_GIVEN:
         raise ValueError("`rtol` and `rcond` can't be both set.")
-    x = prepared(a, "pinv")
-    q, r = factors(x)
-    inverse = host.apply_on_host(np.linalg.pinv, [r], rcond=rcond)
+    x = as_float_table(a, "pinv")
+    q, r = qr_factors(x)
+    inverse = apply_on_host(np.linalg.pinv, [r], rcond=rcond)
     return transpose(q @ inverse.T.astype(x.dtype))
 
 
@@ -195,18 +306,18 @@ _SMALLEST = 1e-15
 """NumPy's ``rcond`` of ``pinv`` if nothing is said."""
 
 
-def of_triangle(function: Callable[..., Any], x: Any, **keywords: Any) -> Any:
+def by_triangle(function: Callable[..., Any], x: Any, **keywords: Any) -> Any:
     """``function``, which sees singular values alone, of R instead of the table."""
     if is_wide(x):
-        return of_triangle(function, x.table, **keywords)
+        return by_triangle(function, x.table, **keywords)
     if not is_tall(x):
-        return host.on_host(function)(x, **keywords)
-    table = prepared(x, function.__name__)
-    found = host.apply_on_host(function, [triangle(table)], **keywords)
+        return on_host(function)(x, **keywords)
+    table = as_float_table(x, function.__name__)
+    found = apply_on_host(function, [r_factor(table)], **keywords)
     return found.astype(table.dtype) if found.dtype.kind == "f" else found
 
 
-def precision(x: Any) -> float:
+def rank_tolerance(x: Any) -> float:
     """Of singular values, relative to the largest, as NumPy takes it for a matrix of this shape."""
     kind = _SINGLE if x.dtype == _SINGLE else _FLOAT
     return float(max(x.shape) * np.finfo(kind).eps)
@@ -246,11 +357,11 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     if x.is_split_by_columns:
         return matrix_norm(x.table, keepdims=keepdims, ord=_OTHER.get(ord, ord))
     if x.node.on_client:
-        return host.apply_on_host(np.linalg.norm, [x], ord=ord, keepdims=keepdims)
+        return apply_on_host(np.linalg.norm, [x], ord=ord, keepdims=keepdims)
     if ord in (None, "fro"):
         return products.vector_norm(x, keepdims=keepdims)
     if ord in _SINGULAR:
-        result = of_triangle(np.linalg.norm, x, ord=ord)
+        result = by_triangle(np.linalg.norm, x, ord=ord)
     elif ord in _OTHER:
         result = _of_sums(x, ord)
     else:
@@ -300,9 +411,9 @@ def _beside(a: Any, b: Any) -> tuple[Any, np.dtype[Any]]:
 
     Nobody holds these columns together when it is evaluated, so they are not stored.
     """
-    left, right = prepared(a, "lstsq"), b if b.ndim == 2 else reshape(b, (-1, 1))
+    left, right = as_float_table(a, "lstsq"), b if b.ndim == 2 else reshape(b, (-1, 1))
     kind = _SINGLE if left.dtype == right.dtype == _SINGLE else _FLOAT
-    return triangle(prepared(column_stack([left, right.astype(kind)]), "lstsq")), kind
+    return r_factor(as_float_table(column_stack([left, right.astype(kind)]), "lstsq")), kind
 
 
 def _of_triangle(upper: Any, shape: tuple[int, int], tolerance: float) -> Any:
@@ -315,8 +426,8 @@ def _of_triangle(upper: Any, shape: tuple[int, int], tolerance: float) -> Any:
 
 def _of_small(a: Any, b: Any, rcond: Any) -> Any:
     """Of arrays that come to the client."""
-    like = host.session_array((a, b))
-    arrays = [host.collected_on_host(like, one, "lstsq") for one in (a, b)]
+    like = session_array((a, b))
+    arrays = [collected_on_host(like, one, "lstsq") for one in (a, b)]
     evaluate(*arrays)
     left, right = map(numpy, arrays)
     found = np.linalg.lstsq(left, right, rcond=rcond)
@@ -325,24 +436,24 @@ def _of_small(a: Any, b: Any, rcond: Any) -> Any:
 
 def _shortest(a: Any, b: Any, rcond: Any) -> Any:
     """The shortest solution of fewer equations than unknowns; lazy."""
-    x = prepared(a.table, "lstsq")
-    right = host.collected_on_host(x, b, "lstsq")
+    x = as_float_table(a.table, "lstsq")
+    right = collected_on_host(x, b, "lstsq")
     if len(right) != len(a):
         raise np.linalg.LinAlgError("Incompatible dimensions")
     kind = np.result_type(x.dtype, right.dtype)
     tolerance = _tolerance(a, rcond)
-    q, r = factors(x)
-    inverse = host.apply_on_host(np.linalg.pinv, [r], rcond=tolerance).T
+    q, r = qr_factors(x)
+    inverse = apply_on_host(np.linalg.pinv, [r], rcond=tolerance).T
     solution = (q @ (inverse @ right).astype(x.dtype)).astype(kind)
-    rank = host.apply_on_host(np.linalg.matrix_rank, [r], rtol=tolerance).astype(np.int32)
-    values = host.apply_on_host(np.linalg.svdvals, [r]).astype(x.dtype)
+    rank = apply_on_host(np.linalg.matrix_rank, [r], rtol=tolerance).astype(np.int32)
+    values = apply_on_host(np.linalg.svdvals, [r]).astype(x.dtype)
     return solution, host_array(x, np.empty(0, kind)), rank, values
 
 
 def _tolerance(a: Any, rcond: Any) -> float:
     """What NumPy takes for ``rcond``."""
     if rcond is None:
-        return precision(a)
+        return rank_tolerance(a)
     return float(rcond) if rcond >= 0 else float(np.finfo(_FLOAT).eps)
 
 
@@ -353,11 +464,11 @@ def solve(a: Any, b: Any) -> Any:
     multiplies its columns by the inverse of ``a``, in float64.
     """
     if not is_wide(b):
-        return host.on_host(np.linalg.solve)(a, b)
+        return on_host(np.linalg.solve)(a, b)
     table = b.table
-    left = host.collected_on_host(table, a, "solve")
+    left = collected_on_host(table, a, "solve")
     if left.shape != (len(b), len(b)):
         raise ValueError(f"solve: shapes {left.shape} and {b.shape} do not fit")
     kind = np.result_type(np.linalg.solve(np.ones((1, 1), left.dtype), np.ones(1, table.dtype)))
-    inverse = host.apply_on_host(np.linalg.inv, [left.astype(np.float64)])
+    inverse = apply_on_host(np.linalg.inv, [left.astype(np.float64)])
     return transpose((table @ inverse.T).astype(kind))
