@@ -168,9 +168,9 @@ del _name
 def __getattr__(name: str) -> Callable[..., Any]:
     """A function or reduction: a row of its table is all that one takes."""
     if name in ops.PUBLIC:
-        return elementwise.of_op(name)
+        return elementwise.op_function(name)
     if name in reducers.PUBLIC:
-        return reductions.of_table(name)
+        return reductions.reduction_function(name)
     raise AttributeError(error_hints.module_hint(name), name=name)
 
 

@@ -241,7 +241,7 @@ class Selection(DistArray):
         Computed to a ``ValueError``, as NumPy's, if nothing is selected and ``op`` of nothing has
         no result.
         """
-        reducer, reduce = REDUCERS[op], reductions.of_table(op)
+        reducer, reduce = REDUCERS[op], reductions.reduction_function(op)
         if axis == 1:
             return self.of(reduce(self.values, axis=1).astype(dtype))
         if reducer.locates and self._row:

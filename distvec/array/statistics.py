@@ -63,7 +63,7 @@ def _var(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) -> 
     wide = as_array("var", x).astype(_FLOAT)
     deviation = wide - (mean if is_given(mean) else _centre(wide, axis, where))
     total = reductions.sum(deviation * deviation, axis, keepdims=keepdims, where=where)
-    count = reductions.count_of(x, axis, keepdims, where)
+    count = reductions.count_reduced(x, axis, keepdims, where)
     if isinstance(count, int) and count <= ddof:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
     freedom = (
@@ -78,7 +78,7 @@ def _centre(wide: A, axis: Any, where: Any) -> A:
     """The mean, in a shape that can stand beside ``wide``."""
     kept = must_keep_axes(wide, axis)
     total = reductions.sum(wide, axis, keepdims=kept, where=where)
-    return elementwise(wide, "divide", total, reductions.count_of(wide, axis, kept, where))
+    return elementwise(wide, "divide", total, reductions.count_reduced(wide, axis, kept, where))
 
 
 def must_keep_axes(x: Arithmetic, axis: Any) -> bool:
@@ -120,10 +120,10 @@ def average(
     that sum to zero are a ``ZeroDivisionError``.
     """
     as_array("average", x)
-    axis = reductions.as_axes(axis)
+    axis = reductions.as_axis_tuple(axis)
     if weights is None:
         mean = reductions.mean(x, axis, keepdims=keepdims)
-        return (mean, full_like(mean, reductions.count_of(x, axis))) if returned else mean
+        return (mean, full_like(mean, reductions.count_reduced(x, axis))) if returned else mean
     weight = align_weights(x, axis, weights)
     at_least = x.dtype if x.dtype.kind == "f" else _FLOAT
     common = np.result_type(at_least, weight.dtype)
@@ -238,7 +238,7 @@ def _nanvar(x: A, axis: Any, keepdims: Any, where: Any, mean: Any, ddof: float) 
 
 def _takes_none(x: A, axis: Any) -> bool:
     """Whether there is nothing to reduce, as far as that is known."""
-    count = reductions.count_of(x, axis)
+    count = reductions.count_reduced(x, axis)
     return isinstance(count, int) and count == 0
 
 
@@ -268,12 +268,12 @@ def _inexact(x: A, dtype: Any, out: Any) -> np.dtype[Any]:
 
 
 def _place(name: str, instead: float) -> Callable[..., Any]:
-    locate = reductions.of_table(name)
+    locate = reductions.reduction_function(name)
 
     def function(x: A, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> A:
         as_array(f"nan{name}", x)
         result: A = locate(_without(x, instead), axis, None, keepdims=keepdims)
-        if x.dtype.kind == "f" and not reductions.has_none(x):
+        if x.dtype.kind == "f" and not reductions.is_empty(x):
             nothing = reductions.any(reductions.all(_is_nan(x), axis))
             if nothing.scalar(f"nan{name}()"):
                 raise ValueError("All-NaN slice encountered")
@@ -360,7 +360,7 @@ def _deviations(x: Any) -> Any:
     if x.is_split_by_columns:
         return transpose(x.table - reductions.sum(x.table, 0) / len(x.table))
     if x.ndim == 1:
-        return x - reductions.sum(x) / reductions.count_of(x)
+        return x - reductions.sum(x) / reductions.count_reduced(x)
     return x - reductions.sum(x, 1, keepdims=True) / x.shape[1]
 
 
@@ -395,7 +395,7 @@ def _weights(like: Any, given: Any, name: str, count: int) -> Any:
 
 
 def _freedom(x: Any, ddof: int) -> Any:
-    count = reductions.count_of(x) if x.ndim == 1 else x.shape[1]
+    count = reductions.count_reduced(x) if x.ndim == 1 else x.shape[1]
     if isinstance(count, int) and count <= ddof:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
     left = count - ddof

@@ -2,8 +2,8 @@
 
 New arrays of new nodes: the graph is entered, and the result wrapped, in one place. Whoever reads a
 node to make another one of it does so under the lock of the session's live values, so that no
-program takes over the memory of what it reads. That of a selection takes evaluations, which must not
-be under that lock: they come before.
+program takes over the memory of what it reads. That of a selection takes evaluations, which must
+not be under that lock: they come before.
 """
 
 from __future__ import annotations

@@ -161,9 +161,9 @@ class Namespace:
         for name in DTYPES:
             setattr(self, name, np.dtype(name))
         for name in ops.PUBLIC:
-            setattr(self, name, elementwise.of_op(name))
+            setattr(self, name, elementwise.op_function(name))
         for name in PUBLIC:
-            setattr(self, name, reductions.of_table(name))
+            setattr(self, name, reductions.reduction_function(name))
         for function in _standard_functions(np, _FUNCTIONS):
             setattr(self, function.__name__, function)
         for function in (

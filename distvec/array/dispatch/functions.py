@@ -26,9 +26,7 @@ from distvec.array.collectives import core, histogram, quantile, scan, search, s
 from distvec.array.core import shapes, type_queries
 from distvec.array.core.handle import Handle
 from distvec.array.core.keywords import NOT_GIVEN, by_position, check_bound, store
-from distvec.array.linalg import decompositions as host
-from distvec.array.linalg import decompositions as tall
-from distvec.array.linalg import einsum
+from distvec.array.linalg import decompositions, einsum
 from distvec.array.manipulation import (
     diagonals,
     differences,
@@ -85,7 +83,7 @@ _SAME_NAME_IN_LINALG: dict[ModuleType, str] = {
     einsum: "multi_dot tensorinv tensorsolve",
     grids: "cross outer",
     products: "matmul tensordot vecdot",
-    tall: "cond lstsq matrix_norm matrix_rank norm pinv qr solve svd svdvals vector_norm",
+    decompositions: "cond lstsq matrix_norm matrix_rank norm pinv qr solve svd svdvals vector_norm",
     transposed: "matrix_transpose",
 }
 
@@ -99,10 +97,10 @@ def counterparts() -> dict[Any, Callable[..., Any]]:
     """By NumPy's function ours, with the same parameters."""
     reduced = [name for name in reducers.PUBLIC if hasattr(np, name)]
     return {
-        **{theirs: host.on_host(theirs) for theirs in host_eval.LINEAR_ALGEBRA.values()},
+        **{theirs: decompositions.on_host(theirs) for theirs in host_eval.LINEAR_ALGEBRA.values()},
         **_by_name(np, _SAME_NAME),
         **_by_name(np.linalg, _SAME_NAME_IN_LINALG),
-        **{getattr(np, name): reductions.of_table(name) for name in reduced},
+        **{getattr(np, name): reductions.reduction_function(name) for name in reduced},
         np.amax: reductions.max,
         np.amin: reductions.min,
         np.argsort: sort.argsort_method,

@@ -305,7 +305,7 @@ def _run_in(
 
 def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``ufunc.reduce``, which takes the first axis where no other is named."""
-    ours = reductions.of_table(reducers.NAMES[function])
+    ours = reductions.reduction_function(reducers.NAMES[function])
     (x,) = as_arrays(inputs)
     (out,) = kwargs.pop("out", (None,))
     # NumPy hands on its defaults: none of them says anything.

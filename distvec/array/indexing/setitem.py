@@ -131,7 +131,7 @@ def _assign_pairs(x: Arithmetic, rows: Any, columns: Any, new: Any) -> None:
         )
         new = _reshaped(new, (prod(shape),))
     elements = reshape(x, (x.size,))
-    places = getitem.places_of_pairs(x, rows, columns)
+    places = getitem.flat_places(x, rows, columns)
     x.assign(reshape(_placed(elements, places, new), x.shape))
 
 
@@ -187,7 +187,7 @@ def _columns(x: Arithmetic, parts: Sequence[Part]) -> npt.NDArray[np.int64] | No
             "x[mask, columns] = values: assign column by column, x[mask, j], or to the places of "
             "the mask, x[numpy.flatnonzero(mask)[:, None], columns]"
         )
-    found = getitem.plain(part)
+    found = getitem.as_numpy_key(part)
     if found.dtype == np.bool_:
         return np.flatnonzero(found)
     if found.ndim != 1:
@@ -211,8 +211,8 @@ def _widened(x: Arithmetic, new: Any, chosen: npt.NDArray[np.int64], axes: int) 
     if isinstance(new, np.ndarray):
         return new[..., source]
     if new.node.on_client:
-        return getitem.on_the_client(new, (Ellipsis, source))
-    return getitem.columns_at(new, source)
+        return getitem.index_on_host(new, (Ellipsis, source))
+    return getitem.take_columns(new, source)
 
 
 # --- rows ---------------------------------------------------------------------------------------
@@ -234,12 +234,12 @@ def _with_rows(x: Arithmetic, rows: Part, new: Any) -> Any:
         is_few = isinstance(new, np.ndarray) and new.size <= _MOST_PLACED
         if (is_few or new.node.on_client) and not span.is_all(len(x)):
             return _placed(x, np.arange(len(x))[span.key], new)
-        new = getitem.spread(
+        new = getitem.spread_rows(
             broadcast_to(_on_servers(x, new), (span.length, *x.shape[1:])), span, x
         )
     if span.is_all(len(x)):
         return broadcast_to(_operand(x, new), x.shape)
-    return elementwise(x, "where", _as_column(x, getitem.inside(x, span)), _operand(x, new), x)
+    return elementwise(x, "where", _as_column(x, getitem.is_inside(x, span)), _operand(x, new), x)
 
 
 def _as_column(x: Arithmetic, condition: Any) -> Any:
@@ -284,7 +284,7 @@ def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
     if not indices.size:
         return x
     if isinstance(indices, Arithmetic) and indices.node.on_client:
-        indices = getitem.known_indices(indices, len(x), 0)
+        indices = getitem.read_indices(indices, len(x), 0)
     if isinstance(indices, Arithmetic):
         return x.session.scatter(x, indices, new)
     if indices.size > _MOST_PLACED:
@@ -302,6 +302,6 @@ def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
 
 
 def _assign_on_client(x: Arithmetic, parts: Sequence[Part], new: Any) -> None:
-    key = tuple([getitem.encoded(getitem.plain(part)) for part in parts])
+    key = tuple([getitem.encode_key(getitem.as_numpy_key(part)) for part in parts])
     values = express(x, collect, _operand(x, new))
     x.assign(make(x, "client.put", (x, values), x.node.type, key))

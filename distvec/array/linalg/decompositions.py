@@ -366,7 +366,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
         result = _of_sums(x, ord)
     else:
         raise ValueError("Invalid norm order for matrices.")
-    return reductions.kept(x, result, None, keepdims)
+    return reductions.keep_axes(x, result, None, keepdims)
 
 
 def _of_sums(x: Any, ord: Any) -> Any:

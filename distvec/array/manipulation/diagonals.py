@@ -69,7 +69,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     count = max(0, min(a.shape[0] - first, a.shape[1] - across))
     rows, columns = np.arange(first, first + count), np.arange(across, across + count)
     if a.node.on_client:
-        return getitem.on_the_client(a, (rows, columns))
+        return getitem.index_on_host(a, (rows, columns))
     return get_item(a, (rows, columns))
 
 

@@ -207,7 +207,7 @@ def reshape(x: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None
         return reshape(ravel(x.table, "C" if _by_columns(order) else "F"), shape, order)
     if not _by_columns(order) or x.ndim + np.ndim(shape) == 0:
         return shapes.reshape(x, shape, copy=copy)
-    extents = shapes.wanted_shape(x, shape)
+    extents = shapes.resolve_shape(x, shape)
     flat = ravel(x, "F")
     if flat.size != np.prod(extents, dtype=np.int64):
         raise ValueError(f"cannot reshape array of size {x.size} into shape {extents}")

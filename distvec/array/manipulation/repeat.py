@@ -30,8 +30,8 @@ MOST_COLUMNS = 1 << 12
 def take_along_columns(x: Any, axis: int, indices: npt.NDArray[np.int64]) -> Any:
     """What ``indices``, all in range, name along an axis that is not split over servers; lazy."""
     if x.node.on_client:
-        return getitem.on_the_client(x, (*(slice(None),) * axis, indices))
-    return getitem.columns_at(x, indices)
+        return getitem.index_on_host(x, (*(slice(None),) * axis, indices))
+    return getitem.take_columns(x, indices)
 
 
 @exchanging_axes(unnamed=NotImplemented)
@@ -59,7 +59,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         raise ValueError(
             f"operands could not be broadcast together with shape ({len(a)},) {times.shape}"
         )
-    return getitem.gathered(a, a.session.array(np.repeat(np.arange(len(a)), times)))
+    return getitem.gather(a, a.session.array(np.repeat(np.arange(len(a)), times)))
 
 
 def _is_long(repeats: Any) -> bool:
@@ -94,9 +94,9 @@ def _each(a: Any, times: int) -> Any:
     if not times or not len(a):
         return _none(a, row)
     if times * math.prod(row) > MOST_COLUMNS:
-        return getitem.gathered(a, row_index(a, len(a) * times) // times)
+        return getitem.gather(a, row_index(a, len(a) * times) // times)
     if row:
-        wide = getitem.columns_at(a, np.tile(np.arange(row[0]), times))
+        wide = getitem.take_columns(a, np.tile(np.arange(row[0]), times))
     else:
         wide = broadcast_to(reshape(a, (len(a), 1)), (len(a), times))
     return reshape(wide, (len(a) * times, *row))
@@ -118,7 +118,7 @@ def _by_counts(a: Any, repeats: Any) -> Any:
     if int(least) < 0:
         raise ValueError("repeats may not contain negative values.")
     places = np.searchsorted(ends, row_index(a, length), side="right")
-    return getitem.gathered(a, places)
+    return getitem.gather(a, places)
 
 
 # --- the whole array several times ----------------------------------------------------------------
