@@ -27,7 +27,7 @@ from distvec.array.core.keywords import (
 )
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import full, reshape
-from distvec.array.transposed import exchanging_axes
+from distvec.array.transposed import exchange_axes, exchanging_axes
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
@@ -131,7 +131,8 @@ def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
         return full(x, (), 0, result)
     if reducer.identity is None and not x.selects and 0 in _extents(x, over):
         raise ValueError(reducer.refusal)
-    return keep_axes(x, reduce_along(x, op, over, result), over, keepdims)
+    found = reduce_along(x, op, over, result)
+    return keep_axes(x, found, over, keepdims) if keepdims else found
 
 
 def _located(table: A, locate: Callable[..., Any]) -> A:
@@ -152,12 +153,13 @@ def _extents(x: Arithmetic, over: int | None) -> tuple[int, ...]:
     return x.shape if over is None else x.shape[over : over + 1]
 
 
-@exchanging_axes()
 def _given(
     x: A, name: str, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> A:
     """The reduction ``name`` of the table with NumPy's keywords."""
     axis_of(x, name, None)
+    if x.is_split_by_columns:  # as by the decorator, but without a call more on the way of most
+        return exchange_axes(_given, 0, None, (x, name, axis, dtype, out, keepdims, initial, where))  # type: ignore[no-any-return]
     row = REDUCERS[name]
     if dtype is None and row.takes_dtype and isinstance(out, Arithmetic):
         dtype = accumulation_dtype(out, x)

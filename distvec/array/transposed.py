@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -107,6 +108,7 @@ _OPERANDS = {"where", "weights", "values", "prepend", "append", "test_elements"}
 """Parameters that are of the shape of the array, or are broadcast to it."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _signature = functools.cache(inspect.signature)
 
 
@@ -121,8 +123,9 @@ def exchanging_axes(position: int = 0, *, unnamed: Any = None) -> Callable[[F], 
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def either(*args: Any, **kwargs: Any) -> Any:
-            if len(args) > position and is_split_by_columns(args[position]):
-                return _exchanged(function, position, unnamed, args, kwargs)
+            x = args[position] if len(args) > position else None
+            if getattr(x, "is_split_by_columns", False):  # no call: most are split by rows
+                return exchange_axes(function, position, unnamed, args, kwargs)
             return function(*args, **kwargs)
 
         return either  # type: ignore[return-value]
@@ -130,7 +133,10 @@ def exchanging_axes(position: int = 0, *, unnamed: Any = None) -> Callable[[F], 
     return decorate
 
 
-def _exchanged(function: Any, position: int, unnamed: Any, args: Any, kwargs: Any) -> Any:
+def exchange_axes(
+    function: Any, position: int, unnamed: Any, args: Any, kwargs: Mapping[str, Any] = _NONE
+) -> Any:
+    """What ``function`` makes of ``args``, of which one is split by columns: see the decorator."""
     signature = _signature(function)
     bound = signature.bind(*args, **kwargs)
     given = bound.arguments
