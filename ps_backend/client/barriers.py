@@ -72,6 +72,7 @@ class Barrier:
     def __init__(self, name: str, requests: Requests, send: Send) -> None:
         self.name, self.servers = name, requests.servers
         self._requests, self._send = requests, send
+        self._called = pb.Barrier(kind=self.kind, name=name)
 
     def close(self) -> None:
         """End it: who waits, or comes later, hears so by an error. One message a server."""
@@ -83,10 +84,6 @@ class Barrier:
 
     def _to_all(self, request: str, **fields: object) -> Messages:
         return self._to(range(self.servers), request, **fields)
-
-    @property
-    def _called(self) -> dict[str, str]:
-        return {"kind": self.kind, "name": self.name}
 
 
 class Question(NamedTuple):
@@ -178,7 +175,7 @@ class Mailbox(Barrier):
         if space is not None and change is not None:
             type, given = stored_values(space, change.values)
             for server, share in self._requests.filled(0, type, change.indices, given):
-                messages[server].request.contribute.rows.append(share.rows)
+                share.describe(messages[server].request.contribute.rows.add())
                 messages[server].payload = share.payload
         self._send(messages, recorded=True)
 
@@ -281,8 +278,8 @@ class Rounds(Connection):
                 attempt=attempt,
                 slot=slot,
                 number=number,
-                rows=[share.rows],
             )
+            share.describe(message.request.contribute.rows.add())
             message.payload = share.payload
         self._send(messages)
 

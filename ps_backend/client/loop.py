@@ -81,7 +81,7 @@ class Loop(Barrier):
         for target, change in changes.items():
             shares = self._requests.filled(*target, change.indices, change.values)
             for server, share in shares:
-                messages[server].request.contribute.rows.append(share.rows)
+                share.describe(messages[server].request.contribute.rows.add())
                 *where, values = share.payload
                 parts[server][0].extend(where)
                 parts[server][1].append(values)

@@ -119,13 +119,23 @@ Messages = dict[int, Message]
 class Share:
     """The rows of an array that one server holds, of those that a request is about."""
 
-    rows: pb.Rows
-    """As they are named in messages."""
+    array: pb.Array
     selection: Selection
     """Where they are among all of them."""
     count: int
     payload: list[memoryview]
     """Their indices, if they are named so, and then the values if some go along."""
+    by_index: bool = False
+    first: int | None = None
+    """Of rows that follow each other, the index of the first one."""
+
+    def describe(self, rows: pb.Rows) -> None:
+        """Name them in a message."""
+        rows.array.CopyFrom(self.array)
+        if self.by_index:
+            rows.indices = self.count
+        elif self.first is not None:
+            rows.first, rows.count = self.first, self.count
 
 
 Scattered = list[tuple[Selection, np.ndarray]]
@@ -215,19 +225,17 @@ class Requests:
         if isinstance(where, np.ndarray):
             for server, selection in split(where, space, self.servers):
                 local = where[selection]
-                rows = pb.Rows(array=array, indices=len(local))
-                yield server, Share(rows, selection, len(local), [byte_view(local)])
+                yield server, Share(array, selection, len(local), [byte_view(local)], True)
             return
         for server in space.holders(self.servers):
             low, high = space.range_of(server, self.servers)
             if where is None:
-                yield server, Share(pb.Rows(array=array), slice(low, high), high - low, [])
+                yield server, Share(array, slice(low, high), high - low, [])
                 continue
             first, last = max(low, where.start), min(high, where.stop)
             if first < last:
-                rows = pb.Rows(array=array, first=first, count=last - first)
                 selection = slice(first - where.start, last - where.start)
-                yield server, Share(rows, selection, last - first, [])
+                yield server, Share(array, selection, last - first, [], first=first)
 
     def filled(
         self,
@@ -268,7 +276,8 @@ class Requests:
         messages: Messages = {}
         for server, share in self.filled(buffer, type, indices, values):
             if target or share.count:
-                message = self.message("write", rows=share.rows, target=target, donate=donate)
+                message = self.message("write", target=target, donate=donate)
+                share.describe(message.request.write.rows)
                 message.payload = share.payload
                 messages[server] = message
         return messages
@@ -290,14 +299,15 @@ class Requests:
         messages: Messages = {}
         scattered: Scattered = []
         for server, share in self.shares(buffer, type, where):
-            if share.rows.HasField("indices") and not share.count and len(messages) >= least:
+            if share.by_index and not share.count and len(messages) >= least:
                 continue
             if isinstance(share.selection, slice):
                 target = out[share.selection]
             else:
                 target = np.empty((share.count, *type.row), out.dtype)
                 scattered.append((share.selection, target))
-            message = self.message(kind, rows=share.rows, **fields)
+            message = self.message(kind, **fields)
+            share.describe(getattr(message.request, kind).rows)
             message.payload, message.into = share.payload, byte_view(target)
             messages[server] = message
         return messages, scattered

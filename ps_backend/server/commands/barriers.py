@@ -77,12 +77,11 @@ def join(session: ServerSession, request: pb.Request, _: Payload) -> Response:
 
 def _contribute_bounds(body: pb.Contribute) -> None:
     _verify(body.barrier)
-    check("arrays of a contribution", len(body.rows), 0, limits.MOST_TOTALS)
-    if body.barrier.kind != "loop":
-        check("arrays of a contribution", len(body.rows), 0, 1)
+    is_loop = body.barrier.kind == "loop"
+    check("arrays of a contribution", len(body.rows), 0, limits.MOST_TOTALS if is_loop else 1)
     for rows in body.rows:
         verify_array(rows.array)
-    if body.barrier.kind == "loop":
+    if is_loop:
         check("clock", body.turn, 0, limits.MOST_CLOCK - 1)
     if body.HasField("call"):
         call_bounds(body.call)
@@ -130,9 +129,11 @@ def _pushes(
 def _wait_bounds(body: pb.Wait) -> None:
     _verify(body.barrier)
     check("seconds to wait", body.seconds, 0, limits.LONGEST_SECONDS)
-    check_size(body.ask.value)
-    for array in (body.rows.array, body.ask.about, body.ask.target):
-        verify_array(array)
+    verify_array(body.rows.array)
+    if body.HasField("ask"):
+        check_size(body.ask.value)
+        verify_array(body.ask.about)
+        verify_array(body.ask.target)
     if body.barrier.kind == "loop":
         check("clock", body.turn, 0, limits.MOST_CLOCK)
 
