@@ -65,10 +65,10 @@ def _run(
         point = kind(point, kind(np.ones_like(values), np.zeros_like(values)))
     with np.errstate(all="ignore"):
         result = function(point, *constants)
-    return _told(result, values, order)
+    return _parse_result(result, values, order)
 
 
-def _told(result: Any, values: Floats, order: int) -> tuple[Floats, ...]:
+def _parse_result(result: Any, values: Floats, order: int) -> tuple[Floats, ...]:
     """What the result of the function says: value and derivatives, of the shape of ``values``."""
     if not isinstance(result, Dual):
         result = _constant(result, values.shape)
@@ -185,26 +185,28 @@ class Dual(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         (out,) = keywords.pop("out", (None,)) if ufunc.nout == 1 else (None,)
         if method != "__call__":
-            raise _refused(f"{ufunc.__name__}.{method}", ": it is not elementwise")
+            raise _not_differentiable(f"{ufunc.__name__}.{method}", ": it is not elementwise")
         if keywords:
-            raise _refused(ufunc.__name__, f" with {', '.join(f'{key}=' for key in keywords)}")
+            raise _not_differentiable(
+                ufunc.__name__, f" with {', '.join(f'{key}=' for key in keywords)}"
+            )
         if ufunc in ops.PARTS:
-            return tuple(_applied(ops.TABLE[name], inputs) for name in ops.PARTS[ufunc])
+            return tuple(_apply_chain_rule(ops.TABLE[name], inputs) for name in ops.PARTS[ufunc])
         name = ops.name_of(ufunc)
         if name is None:
-            raise _refused(ufunc.__name__)
-        result = _applied(ops.TABLE[name], inputs)
-        return result if out is None else _stored(out, result)
+            raise _not_differentiable(ufunc.__name__)
+        result = _apply_chain_rule(ops.TABLE[name], inputs)
+        return result if out is None else _store_result(out, result)
 
     def __array_function__(
         self, function: Any, types: Any, args: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
         if function not in _FUNCTIONS:
-            raise _refused(name_of(function))
+            raise _not_differentiable(name_of(function))
         return _FUNCTIONS[function](*args, **keywords)
 
 
-def _refused(name: str, why: str = "") -> NotDifferentiable:
+def _not_differentiable(name: str, why: str = "") -> NotDifferentiable:
     return NotDifferentiable(f"{name} has no derivative here{why}; {_REMEDY}")
 
 
@@ -216,7 +218,7 @@ def _check_mask(mask: Any) -> None:
         )
 
 
-def _stored(out: Any, result: Any) -> Any:
+def _store_result(out: Any, result: Any) -> Any:
     """The in-place operators' result, and that of ``out=``."""
     if not isinstance(out, Dual):
         raise NotDifferentiable(
@@ -226,12 +228,12 @@ def _stored(out: Any, result: Any) -> Any:
     return out
 
 
-def _applied(row: ops.Op, inputs: tuple[Any, ...]) -> Any:
+def _apply_chain_rule(row: ops.Op, inputs: tuple[Any, ...]) -> Any:
     """What an operation gives of arrays of which some are dual numbers: the rule of the chain."""
     values = [one.value if isinstance(one, Dual) else one for one in inputs]
     result = row.numpy(*values)
     if not row.derivatives:
-        raise _refused(name_of(row.numpy), why_not(row.name))
+        raise _not_differentiable(name_of(row.numpy), why_not(row.name))
     slope: Any = None
     for one, derivative in zip(inputs, row.derivatives, strict=True):
         if derivative is None or not isinstance(one, Dual):
@@ -274,7 +276,7 @@ class Extended(Dual):
         if flat.any():
             slope = np.where(flat, 0.0, slope)
         made = cls(result, slope)
-        made.parts = row.name, tuple(map(_kept, inputs))
+        made.parts = row.name, tuple(map(_snapshot, inputs))
         return made
 
     def __setitem__(self, mask: Any, given: Any) -> None:
@@ -289,7 +291,7 @@ class Extended(Dual):
         return super().__getitem__(mask)
 
 
-def _kept(one: Any) -> Any:
+def _snapshot(one: Any) -> Any:
     """An argument as it is now, whatever is assigned to it later."""
     if not isinstance(one, Extended):
         return one
@@ -323,7 +325,7 @@ def _plain(one: Any) -> Any:
 def _where(condition: Any, *choices: Any) -> Any:
     if len(choices) != 2:
         return np.where(_plain(condition))
-    return _applied(ops.TABLE["where"], (_plain(condition), *choices))
+    return _apply_chain_rule(ops.TABLE["where"], (_plain(condition), *choices))
 
 
 def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:

@@ -12,7 +12,7 @@ from distvec.array.products import vdot
 from distvec.array.transposed import transpose
 from distvec.autodiff.reverse import gradients
 from distvec.autodiff.steps import NotDifferentiable
-from distvec.graph.node import Node, conclude, substituted, variable
+from distvec.graph.node import Node, bind_variable, substitute, variable
 
 
 def leaves(tree: Any) -> Iterator[Any]:
@@ -26,14 +26,14 @@ def leaves(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     """``tree`` with what ``function`` makes of each array, called in the order of ``leaves``."""
     if isinstance(tree, dict):
-        return {name: mapped(function, one) for name, one in tree.items()}
+        return {name: map_leaves(function, one) for name, one in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(mapped(function, one) for one in tree))
+        return type(tree)(*(map_leaves(function, one) for one in tree))
     if isinstance(tree, tuple | list):
-        return type(tree)(mapped(function, one) for one in tree)
+        return type(tree)(map_leaves(function, one) for one in tree)
     return function(tree)
 
 
@@ -58,7 +58,7 @@ def value_and_grad(
 
     @wraps(f)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        value, more, found = _differentiated(f, numbers, has_aux, args, kwargs)
+        value, more, found = _differentiate(f, numbers, has_aux, args, kwargs)
         gradient = found[0] if isinstance(argnums, int) else found
         return ((value, more) if has_aux else value), gradient
 
@@ -99,7 +99,7 @@ def _inner(x: Any, y: Any) -> Any:
     return vdot(transpose(x), transpose(y)) if x.is_split_by_columns else vdot(x, y)
 
 
-def _differentiated(
+def _differentiate(
     f: Function, numbers: tuple[int, ...], has_aux: bool, args: tuple[Any, ...], kwargs: Any
 ) -> tuple[Any, Any, tuple[Any, ...]]:
     """The value, what ``f`` returns besides, and the gradients by the arguments ``numbers``."""
@@ -109,7 +109,7 @@ def _differentiated(
                 f"argnums: there is no argument {number}; {len(args)} were given by position"
             )
     wanted = tuple(args[number] for number in numbers)
-    arrays = [_checked(one) for one in leaves(wanted)]
+    arrays = [_as_split_by_rows(one) for one in leaves(wanted)]
     if not arrays:
         raise TypeError("there is no array to differentiate by")
     like, nodes = arrays[0], [one.node for one in arrays]
@@ -119,23 +119,23 @@ def _differentiated(
     with like.session.tracing():
         variables = [variable(graph, node) for node in nodes]
         handles = iter([like.like(node) for node in variables])
-        traced = mapped(lambda one: _dressed(next(handles), one), wanted)
-        replaced = list(args)
+        traced = map_leaves(lambda one: _split_like(next(handles), one), wanted)
+        positional = list(args)
         for number, one in zip(numbers, traced, strict=True):
-            replaced[number] = one
+            positional[number] = one
         try:
-            value, more = _parts(f(*replaced, **kwargs), has_aux, like)
+            value, more = _parts(f(*positional, **kwargs), has_aux, like)
             found = gradients(value, variables)
-            made = _made_of(dict(zip(variables, nodes, strict=True)), [value, *found], more)
+            made = _replace_nodes(dict(zip(variables, nodes, strict=True)), [value, *found], more)
         finally:
             for node, argument in zip(variables, nodes, strict=True):
-                conclude(node, argument)
+                bind_variable(node, argument)
     (value, *found), more = made
     slopes = iter(found)
-    return value, more, mapped(lambda one: _dressed(next(slopes), one), wanted)
+    return value, more, map_leaves(lambda one: _split_like(next(slopes), one), wanted)
 
 
-def _checked(array: Any) -> Any:
+def _as_split_by_rows(array: Any) -> Any:
     """An array to differentiate by, as one that is split by rows. ``TypeError`` if it is none."""
     if not isinstance(array, Arithmetic):
         raise TypeError(
@@ -151,7 +151,7 @@ def _checked(array: Any) -> Any:
     return as_stored(array).materialized().copy()
 
 
-def _dressed(array: Any, like: Any) -> Any:
+def _split_like(array: Any, like: Any) -> Any:
     """``array`` as an argument such as ``like``: split by columns, if that is."""
     return transpose(array) if like.is_split_by_columns else array
 
@@ -184,17 +184,19 @@ def _parts(returned: Any, has_aux: bool, like: Arithmetic) -> tuple[Any, Any]:
     return value, more
 
 
-def _made_of(instead: dict[Node, Node], arrays: Sequence[Any], more: Any) -> tuple[list[Any], Any]:
+def _replace_nodes(
+    instead: dict[Node, Node], arrays: Sequence[Any], more: Any
+) -> tuple[list[Any], Any]:
     """``arrays``, and those of ``more``, made of other nodes."""
     held = [one for one in leaves(more) if isinstance(one, Arithmetic)]
     plain = [*arrays, *map(as_stored, held)]
     session = plain[0].session
     with session.holders.lock:
-        nodes = substituted(session.graph, [one.node for one in plain], instead)
+        nodes = substitute(session.graph, [one.node for one in plain], instead)
         found = [one.like(node) for one, node in zip(plain, nodes, strict=True)]
-    others = iter([_dressed(*pair) for pair in zip(found[len(arrays) :], held, strict=True)])
+    others = iter([_split_like(*pair) for pair in zip(found[len(arrays) :], held, strict=True)])
 
-    def replaced(one: Any) -> Any:
+    def replace(one: Any) -> Any:
         return next(others) if isinstance(one, Arithmetic) else one
 
-    return found[: len(arrays)], mapped(replaced, more)
+    return found[: len(arrays)], map_leaves(replace, more)

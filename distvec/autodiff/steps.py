@@ -111,7 +111,7 @@ def shrunk(step: Step, adjoint: Adjoint, target: Node) -> Adjoint:
     shape, own = step.node.type.shape, target.type.shape
     if own == shape:
         return adjoint
-    axes = _stretched(own, shape)
+    axes = _repeated_axes(own, shape)
     if np.ndim(adjoint) == 0:
         return adjoint * prod([shape[axis] for axis in axes])
     whole = step.fitted(adjoint, step.node)
@@ -123,7 +123,7 @@ def shrunk(step: Step, adjoint: Adjoint, target: Node) -> Adjoint:
     return reshape(total, own)
 
 
-def _stretched(own: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
+def _repeated_axes(own: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
     """The axes of ``shape`` along which an array of shape ``own`` is repeated."""
     missing = len(shape) - len(own)
     return [

@@ -149,11 +149,11 @@ class Checkpoints:
             self.settle()
             try:
                 with self.session.quiesce():
-                    values, ids, held = self._computed(plain)
+                    values, ids, held = self._compute_values(plain)
                     self.session.holders.forget_products()
                     found, copies = client.pin(pin, self._spaces.wanted())
                     spaces = self._spaces.held(copies)
-                    self._check_not_lost(ids, found, self._spaces.lost(keyed, spaces))
+                    self._find_missing(ids, found, self._spaces.lost(keyed, spaces))
                 about = {"values": values, "document": document}
                 about["spaces"] = [one.about for one in spaces]
                 numbers = {name: one.number for name, one in keyed.items()}
@@ -174,14 +174,14 @@ class Checkpoints:
         with self.session.quiesce():
             self.session.holders.forget_products()
 
-    def _computed(self, arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Buffer], Any]:
+    def _compute_values(self, arrays: Mapping[str, Any]) -> tuple[Any, dict[str, Buffer], Any]:
         """Of ``arrays`` the values of small ones, the buffers of others, and what holds these."""
         small = {name: array for name, array in arrays.items() if array.node.on_client}
         values = {name: _encode(array.numpy()) for name, array in small.items()}
         held = {name: array.copy() for name, array in arrays.items() if name not in small}
         return values, {name: buffer_of(array) for name, array in held.items()}, held
 
-    def _check_not_lost(
+    def _find_missing(
         self, named: Mapping[str, Buffer], found: dict[int, ArrayType], spaces: Sequence[str]
     ) -> None:
         """``ServerLost`` where something is missing in what was ``found`` on the servers."""

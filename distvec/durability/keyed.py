@@ -43,7 +43,7 @@ def with_keys(
     space: Any = next(iter(arrays.values())).space
     trained = _with_states(arrays) if optimizers else {}
     keys, *rows = space.frozen(None, *arrays.values())
-    fills = {name: described(one.init) for name, one in arrays.items()}
+    fills = {name: describe_fill(one.init) for name, one in arrays.items()}
     mark = json.dumps({"space": space.options, "fills": fills, "trained": trained})
     return {KEYS: keys, **dict(zip(arrays, rows, strict=True))}, {_MARK: mark}
 
@@ -137,7 +137,7 @@ def _damaged(error: Exception) -> Corrupted:
     return Corrupted(f"what describes the keyed space is damaged: {error}")
 
 
-def described(fill: Fill) -> dict[str, Any]:
+def describe_fill(fill: Fill) -> dict[str, Any]:
     """How an array begins, as JSON."""
     return {"kind": type(fill).__name__, **asdict(fill)}
 

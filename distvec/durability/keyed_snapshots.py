@@ -13,7 +13,13 @@ from typing import Any
 
 from distvec.array.array import DistArray
 from distvec.array.core.handle import SessionBase
-from distvec.durability.keyed import described, fill_of, filled_space, kept_document, kept_training
+from distvec.durability.keyed import (
+    describe_fill,
+    fill_of,
+    filled_space,
+    kept_document,
+    kept_training,
+)
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Source, SpaceCopy, SpaceState, WantedSpace
@@ -85,7 +91,9 @@ class HeldSpace:
             fresh = _by_server(type, written.get(id, ()), servers)
             old = {} if self.known is None else self.known.pieces[id]
             found[id] = fresh | {
-                k: _moved(piece, type, servers, k) for k, piece in old.items() if k not in copied
+                k: _split_for_servers(piece, type, servers, k)
+                for k, piece in old.items()
+                if k not in copied
             }
         return found
 
@@ -106,11 +114,11 @@ class KeptSpaces:
         """What servers are to copy: spaces that somebody has, where they have changed."""
         nothing = _Known((0,) * self.session.client.servers, {})
         return [
-            WantedSpace(number, self._called(number), self._known.get(number, nothing).marks)
+            WantedSpace(number, self._name_of_space(number), self._known.get(number, nothing).marks)
             for number in list(self.session.spaces)
         ]
 
-    def _called(self, number: int) -> int:
+    def _name_of_space(self, number: int) -> int:
         if number not in self._counters:
             self._counters[number] = self.session.client.new_id()
         return self._counters[number]
@@ -121,10 +129,10 @@ class KeptSpaces:
         for number, some in copies.items():
             space = self.session.spaces.get(number)
             if space is not None:
-                found.append(self._held(space, some))
+                found.append(self._held_space(space, some))
         return found
 
-    def _held(self, space: KeyedSpace, copies: Sequence[SpaceCopy]) -> HeldSpace:
+    def _held_space(self, space: KeyedSpace, copies: Sequence[SpaceCopy]) -> HeldSpace:
         number, options = space.number, space.options
         everywhere = set(copies[0].arrays).intersection(*(copy.arrays for copy in copies))
         arrays = {id: one for id, one in dict(space.arrays).items() if id in everywhere}
@@ -133,19 +141,19 @@ class KeptSpaces:
         types |= {id: _over(keys, one.type) for id, one in arrays.items()}
         if (options["admit"] or 1) > 1:
             kind = _SKETCHED if options["sketch"] else _COUNTED
-            types[self._called(number)] = _over(_cut(copy.waiting for copy in copies), kind)
+            types[self._name_of_space(number)] = _over(_cut(copy.waiting for copy in copies), kind)
         trained = {id: one.trained for id, one in arrays.items()}
         ids = {id: id for id in arrays}
         about = {
             "number": number,
             "options": options,
-            "arrays": {id: [described(one.init)] for id, one in arrays.items()},
+            "arrays": {id: [describe_fill(one.init)] for id, one in arrays.items()},
             "trained": {
                 id: kept_document(kept, ids)
                 for id, kept in trained.items()
                 if kept is not None and ids.keys() >= {one.number for one in kept.states.values()}
             },
-            "counters": self._called(number),
+            "counters": self._name_of_space(number),
             "states": [copy.state[3:] for copy in copies],
         }
         marks = [copy.mark for copy in copies]
@@ -301,7 +309,7 @@ def _by_server(type: ArrayType, pieces: Iterable[FileRange], servers: int) -> di
     return {k: by_range[low, high] for k, (low, high) in ranges.items() if (low, high) in by_range}
 
 
-def _moved(piece: FileRange, type: ArrayType, servers: int, server: int) -> FileRange:
+def _split_for_servers(piece: FileRange, type: ArrayType, servers: int, server: int) -> FileRange:
     """The same rows, which are others of the array by now, as other servers have more or fewer."""
     low, high = type.space.range_of(server, servers)
     return replace(piece, low=low, high=high)

@@ -143,7 +143,7 @@ def save(
     """
     place = place_of(path, store)
     given = {**(arrays or {}), **named}
-    texts = _checked(place, given, metadata)
+    texts = _check_texts(place, given, metadata)
     given, marks = with_keys(given, optimizers=optimizers)
     texts |= marks
     plan = plan_of(given, by_columns=place.kind != "safetensors")
@@ -159,7 +159,7 @@ def save(
                 plan.forget_checksums()
 
 
-def _checked(
+def _check_texts(
     place: Place, arrays: Mapping[str, Any], metadata: Mapping[str, str] | None
 ) -> dict[str, str]:
     """The metadata; ``TypeError`` where they, or names, are not texts."""
@@ -225,7 +225,7 @@ def _save_folder(place: Place, plan: SavePlan, metadata: Mapping[str, str], bar:
         found = plan.stored
         about = {one.name: [list(one.shape), one.by_columns] for one in found}
         document = {"kind": SAVED, "metadata": metadata, "arrays": about}
-        manifest = Manifest(tuple(map(_kept, found)), document)
+        manifest = Manifest(tuple(map(_manifest_entry, found)), document)
         store.replace(manifests.NAME, [manifest.encode()])
     except BaseException:
         for file in files:
@@ -252,6 +252,6 @@ def _manifest_of(store: Store) -> Manifest | None:
     return found
 
 
-def _kept(one: Stored) -> Kept:
+def _manifest_entry(one: Stored) -> Kept:
     type = array_type(DenseSpace(one.length), dtype_of(one.dtype), one.stored_shape[1:])
     return Kept(0, (one.name,), type, one.pieces)

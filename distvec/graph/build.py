@@ -230,7 +230,7 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
         kinds += (operand.dtype if isinstance(operand, Node) else type(operand),)
     weak = bool(graph.weak) and any(operand in graph.weak for operand in operands)
     if weak:
-        kinds = tuple(map(partial(_weakened, graph), operands, kinds))
+        kinds = tuple(map(partial(_weak_kind, graph), operands, kinds))
     if ops.TABLE[name].compares:
         operands, kinds = _clamp_out_of_range(list(operands), kinds)
     op, resolved = resolve(name, kinds)
@@ -250,7 +250,7 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
     return made
 
 
-def _weakened(graph: Graph, operand: Node | int | float, kind: Any) -> Any:
+def _weak_kind(graph: Graph, operand: Node | int | float, kind: Any) -> Any:
     """The kind of an operand; of a node that stands for Python numbers ``int`` or ``float``."""
     if operand not in graph.weak or kind.kind not in "if":
         return kind

@@ -32,18 +32,18 @@ _OF_STACKS: tuple[Callable[..., Any], ...] = (
 _OF_WHOLE: tuple[Callable[..., Any], ...] = (np.linalg.norm,)
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def function_name(function: Callable[..., Any]) -> str:
     """What ``function`` is called in ``LINEAR_ALGEBRA``: NumPy has some twice."""
     return f"{function.__module__}.{function.__name__}"
 
 
 LINEAR_ALGEBRA: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {name_of(function): function for function in (*_OF_STACKS, *_OF_WHOLE)}
+    {function_name(function): function for function in (*_OF_STACKS, *_OF_WHOLE)}
 )
 """Those that take small arrays, and have real results of a shape that follows from theirs."""
 
 
-def results_of(
+def result_shapes(
     function: Callable[..., Any], arrays: Sequence[tuple[tuple[int, ...], Any]], keywords: Keywords
 ) -> Any:
     """What ``function`` would return of arrays of these shapes and dtypes: arrays without values.
@@ -74,7 +74,7 @@ def tuple_like(given: Any, parts: Sequence[Any]) -> Any:
     return type(given)(*parts) if hasattr(given, "_fields") else tuple(parts)
 
 
-def computed(*given: Any) -> Any:
+def apply_linear_algebra(*given: Any) -> Any:
     """The function that the last but one argument names, of those before; the last are keywords.
 
     Of several results the elements of all, one after the other.
@@ -169,7 +169,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "client.stack": lambda *args: np.stack(args[:-1], axis=args[-1]),
         "client.concatenate": lambda *args: np.concatenate(args[:-1], axis=args[-1]),
         "client.block": lambda a, b, c, d: np.block([[a, b], [c, d]]),
-        "client.linalg": computed,
+        "client.linalg": apply_linear_algebra,
         "client.part": part,
         "client.triangle": householder.upright,
         "client.einsum": lambda *args: np.einsum(args[-1], *args[:-1]),
@@ -183,10 +183,10 @@ def value_of(op: str, params: Params, type: NodeType, values: Sequence[Any]) -> 
     function = FUNCTIONS.get(op)
     with np.errstate(all="ignore"):
         found = ops.TABLE[op].numpy(*values) if function is None else function(*values, *params)
-        return typed(found, type)
+        return cast_value(found, type)
 
 
-def typed(value: Any, type: NodeType) -> Any:
+def cast_value(value: Any, type: NodeType) -> Any:
     """``value`` as of ``type``: a NumPy scalar, or an array that nobody may change."""
     if type.is_scalar:
         return type.dtype.type(value)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distvec.graph.host_eval import typed
+from distvec.graph.host_eval import cast_value
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import ArrayType, ClientType, NodeType, client_type
 
@@ -191,7 +191,7 @@ class Graph:
     def client_value(self, values: Any, dtype: np.dtype[Any]) -> Node:
         """The same of a small array, of any rank."""
         type = client_type(dtype, np.shape(values))
-        return self._constant(typed(values, type), type)
+        return self._constant(cast_value(values, type), type)
 
     def _constant(self, value: Any, type: ClientType) -> Node:
         key = ("const", type, value.tobytes())
@@ -279,7 +279,7 @@ def variable(graph: Graph, argument: Node) -> Node:
     return node
 
 
-def conclude(variable: Node, argument: Node) -> None:
+def bind_variable(variable: Node, argument: Node) -> None:
     """Let ``variable`` be ``argument``: somebody may have kept what was made of it."""
     variable.op, variable.args = "copy", (argument,)
     variable.depth = argument.depth + 1
@@ -301,7 +301,7 @@ def depending(roots: Iterable[Node], on: Sequence[Node] | None = None) -> list[N
     return found
 
 
-def substituted(graph: Graph, roots: Sequence[Node], instead: Mapping[Node, Node]) -> list[Node]:
+def substitute(graph: Graph, roots: Sequence[Node], instead: Mapping[Node, Node]) -> list[Node]:
     """``roots`` made of other nodes, where they are made of the keys of ``instead``."""
     new = {id(old): node for old, node in instead.items()}
     for node in depending(roots, list(instead)):

@@ -89,7 +89,7 @@ def freeze(
     return [DistArray(session, view) for view in views]
 
 
-def stored(values: DistArray, layout: Layout) -> Buffer:
+def store_in_layout(values: DistArray, layout: Layout) -> Buffer:
     """An array in the order of a layout, as a buffer that lies as the servers have keys."""
     session = values.session
     type = array_type(layout.held, values.dtype, values.node.type.row)

@@ -21,7 +21,7 @@ from distvec.graph.build import check_dtype
 from distvec.graph.node import Buffer
 from distvec.keyed.array import KeyedArray, key_count
 from distvec.keyed.row_call import ChosenKeys, as_keys
-from distvec.keyed.snapshot import Layout, freeze, stored
+from distvec.keyed.snapshot import Layout, freeze, store_in_layout
 from distvec.rows.api import Plugin, RowFunction
 from ps_backend.client import KeyBatch, KeySpace, SpaceState, StoredArray
 from ps_backend.errors import LayoutChanged
@@ -298,10 +298,10 @@ class KeyedSpace:
         that counts, one that evicts.
         """
         self._refuse_range("evict")
-        chosen = self._aligned(mask, np.dtype(np.bool_), "mask")
+        chosen = self._align(mask, np.dtype(np.bool_), "mask")
         count = int(np.count_nonzero(chosen))
         if count:
-            layout, mask = self._stored(~chosen)
+            layout, mask = self._store(~chosen)
             with measured(self.session.counters):
                 self.remote.keep(layout.versions, StoredArray(mask.id, mask.type))
             self._layout = None
@@ -343,7 +343,7 @@ class KeyedSpace:
 
     def assign(self, array: KeyedArray, values: Any) -> None:
         """Let ``array`` have ``values``, an expression over arrays of this space, for all keys."""
-        layout, given = self._stored(self._aligned(values, array.dtype, "values"))
+        layout, given = self._store(self._align(values, array.dtype, "values"))
         with measured(self.session.counters):
             source = StoredArray(given.id, given.type)
             self.remote.thaw(layout.versions, [source], [array.number])
@@ -359,17 +359,17 @@ class KeyedSpace:
         layout = Layout(self.remote.number, tuple(counts.tolist()), zeros, is_range)
         if not layout.length:
             return
-        moved = [stored(one, layout) for one in (keys, *(one for _, one in rows))]
+        moved = [store_in_layout(one, layout) for one in (keys, *(one for _, one in rows))]
         found = [StoredArray(one.id, one.type) for one in moved]
         with measured(self.session.counters):
             self.remote.adopt(found[0], found[1:], [array.number for array, _ in rows])
 
-    def _stored(self, values: DistArray) -> tuple[Layout, Buffer]:
+    def _store(self, values: DistArray) -> tuple[Layout, Buffer]:
         """An array in the order of the layout, and that, as a buffer."""
         layout = self.layout()
-        return layout, stored(values, layout)
+        return layout, store_in_layout(values, layout)
 
-    def _aligned(self, values: Any, dtype: np.dtype[Any], name: str) -> DistArray:
+    def _align(self, values: Any, dtype: np.dtype[Any], name: str) -> DistArray:
         """``values`` as an array of ``dtype`` in the order of the present layout.
 
         A plain array of that length is taken to be in that order, as what a sort gives.

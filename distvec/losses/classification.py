@@ -12,8 +12,14 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from distvec.losses.loss import Arrays, Loss, Parameter, Sums, weighted, weights_of
-from distvec.losses.row_losses import KinkedLoss, RowLoss, kink_curvature, kinked, sum_once_rounded
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums, multiply_weights, weights_of
+from distvec.losses.row_losses import (
+    KinkedLoss,
+    RowLoss,
+    curvature_at_kink,
+    sum_once_rounded,
+    two_slopes,
+)
 from distvec.losses.rows import Floats, Rows, blocks
 
 
@@ -66,12 +72,12 @@ class Hinge(KinkedLoss):
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""
         short = np.maximum(1.0 - labels * margins, 0.0)
-        values, slopes = kinked(short, 0.0, 1.0, self.smoothing)
+        values, slopes = two_slopes(short, 0.0, 1.0, self.smoothing)
         return values, -labels * slopes
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         """1/g where it is quadratic, else 0."""
-        return kink_curvature(1.0 - labels * margins, 0.0, 1.0, self.smoothing)
+        return curvature_at_kink(1.0 - labels * margins, 0.0, 1.0, self.smoothing)
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,7 @@ class Softmax(Loss):
         ValueError for labels that are none, or too large.
         """
         found = np.asarray(labels, dtype=np.float64)
-        _checked(found, np.inf if self.classes is None else self.classes)
+        _as_indices(found, np.inf if self.classes is None else self.classes)
         if self.classes is not None:
             return self
         classes = int(found.max(initial=0.0)) + 1
@@ -175,7 +181,7 @@ class Softmax(Loss):
 
         def slopes_of(piece: Rows) -> Floats:
             slopes = piece.margins(arrays[0], intercept=intercept)
-            classes = _checked(piece.labels, self._count)
+            classes = _as_indices(piece.labels, self._count)
             for part in blocks(len(piece)):
                 weights = weights_of(piece, part)
                 values.append(_to_slopes(slopes[part], classes[part], weights))
@@ -258,8 +264,8 @@ def _to_slopes(margins: Floats, classes: _Places, weights: Floats | None) -> flo
     terms /= mine
     others /= mine
     terms[own] = -others
-    margins[:] = weighted(terms, weights).T
-    return float(weighted(values, weights).sum())
+    margins[:] = multiply_weights(terms, weights).T
+    return float(multiply_weights(values, weights).sum())
 
 
 def _to_changes(margins: Floats, changes: Floats, weights: Floats | None) -> None:
@@ -270,7 +276,7 @@ def _to_changes(margins: Floats, changes: Floats, weights: Floats | None) -> Non
     moved = np.ascontiguousarray(changes.T)
     moved -= (probabilities * moved).sum(axis=0)
     moved *= probabilities
-    changes[:] = weighted(moved, weights).T
+    changes[:] = multiply_weights(moved, weights).T
 
 
 def _relative(margins: Floats) -> Floats:
@@ -280,7 +286,7 @@ def _relative(margins: Floats) -> Floats:
     return turned
 
 
-def _checked(labels: Floats, count: float) -> _Places:
+def _as_indices(labels: Floats, count: float) -> _Places:
     """Labels as indices. ValueError."""
     wrong = ~((labels >= 0.0) & (labels < count) & (labels == np.floor(labels)))
     if wrong.any():

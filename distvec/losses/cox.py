@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from distvec.losses.loss import Arrays, Parameter, PhasedLoss, Sums, weighted
+from distvec.losses.loss import Arrays, Parameter, PhasedLoss, Sums, multiply_weights
 from distvec.losses.rows import Floats, Rows
 
 _SPAN = 200.0
@@ -162,11 +162,11 @@ class Cox(PhasedLoss):
             margins, seen = prepared[0], _seen(rows)
             sets, hazards = _both(rows, prepared, told, seen)
             values = np.log(sets.values[0]) + (sets.heights - margins)
-            value = float(weighted(np.where(seen, values, 0.0), rows.weights).sum())
+            value = float(multiply_weights(np.where(seen, values, 0.0), rows.weights).sum())
             slopes = np.exp(margins + hazards.heights)
             slopes *= hazards.values[0]
             slopes -= seen
-            gradient = rows.gradient(weighted(slopes, rows.weights), intercept=False)
+            gradient = rows.gradient(multiply_weights(slopes, rows.weights), intercept=False)
         return Sums(value, rows.weight_sum, (gradient,))
 
     def products_told(
@@ -178,7 +178,7 @@ class Cox(PhasedLoss):
             _, hazards = _both(rows, prepared, told, _seen(rows))
             changes = hazards.values[0] * moved + hazards.values[1]
             changes *= np.exp(margins + hazards.heights)
-            return (rows.gradient(weighted(changes, rows.weights), intercept=False),)
+            return (rows.gradient(multiply_weights(changes, rows.weights), intercept=False),)
 
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
         """The logarithm of the relative hazard, ``(rows,)``."""
@@ -228,7 +228,7 @@ def _risks(rows: Rows, prepared: Floats) -> Scaled:
     """``c exp(m)``, and its change; a row of weight 0 is in no set, whatever its margin."""
     values = np.ones_like(prepared)
     values[1:] = prepared[1:]
-    return Scaled(weighted(values, rows.weights), prepared[0])
+    return Scaled(multiply_weights(values, rows.weights), prepared[0])
 
 
 def _sets(rows: Rows, prepared: Floats, later: Floats, ties: _Ties | None) -> Scaled:

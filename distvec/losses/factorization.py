@@ -89,7 +89,7 @@ class FactorizationMachine(Loss):
         numbers are in memory. LossError as of a ``RowLoss``."""
         table = arrays[1]
         with np.errstate(all="ignore"):
-            plain = _summed(replace(rows, offsets=None))
+            plain = _sum_duplicates(replace(rows, offsets=None))
             projected = plain.margins(table, intercept=False)
             margins = self._margins(rows, plain, projected, arrays, intercept=intercept)
             values, all_slopes = [], np.empty(len(rows))
@@ -112,7 +112,7 @@ class FactorizationMachine(Loss):
             return super().products(rows, arrays, directions, intercept=intercept)
         table, way = arrays[1], directions[1]
         with np.errstate(all="ignore"):
-            plain = _summed(replace(rows, offsets=None))
+            plain = _sum_duplicates(replace(rows, offsets=None))
             projected = plain.margins(table, intercept=False)
             margins = self._margins(rows, plain, projected, arrays, intercept=intercept)
             moved = plain.margins(way, intercept=False)
@@ -134,7 +134,7 @@ class FactorizationMachine(Loss):
 
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
         """The margins, ``(rows,)``."""
-        plain = _summed(replace(rows, offsets=None))
+        plain = _sum_duplicates(replace(rows, offsets=None))
         projected = plain.margins(arrays[1], intercept=False)
         return self._margins(rows, plain, projected, arrays, intercept=intercept)
 
@@ -187,17 +187,17 @@ def _squares(rows: Rows) -> Iterator[tuple[slice, Rows]]:
     for start in range(0, len(rows), count):
         part = slice(start, start + count)
         piece = rows[part]
-        yield part, replace(piece, matrix=_squared(piece.matrix))
+        yield part, replace(piece, matrix=_square(piece.matrix))
 
 
-def _squared(matrix: Matrix) -> Matrix:
+def _square(matrix: Matrix) -> Matrix:
     if isinstance(matrix, np.ndarray):
         return np.square(matrix)
     arrays = np.square(matrix.data), matrix.indices, matrix.indptr
     return sp.csr_array(arrays, shape=matrix.shape, copy=False)
 
 
-def _summed(rows: Rows) -> Rows:
+def _sum_duplicates(rows: Rows) -> Rows:
     """With each element of the matrix in one place, as a square of a sum is no sum of squares."""
     matrix = rows.matrix
     if isinstance(matrix, np.ndarray) or matrix.has_canonical_format:

@@ -316,7 +316,7 @@ def zeros(loss: Loss, features: int, *, intercept: bool) -> Arrays:
     return tuple(np.zeros(shape_of(one, features, intercept=intercept)) for one in loss.parameters)
 
 
-def answer(what: str, loss: Loss, classes: Sequence[float], scores: Floats) -> Floats:
+def predict(what: str, loss: Loss, classes: Sequence[float], scores: Floats) -> Floats:
     """The answer of a model of ``loss`` to ``what``, one of the above, for rows of these scores."""
     if what == SCORES:
         return scores
@@ -350,7 +350,7 @@ def evaluate_by_blocks(
         if nan:
             raise NotFinite(loss, name_of_block(number, part), nan)
         columns = [np.asarray(column, np.float64) for column in given]
-        yield part, [weighted(column, weights_of(rows, part)) for column in columns]
+        yield part, [multiply_weights(column, weights_of(rows, part)) for column in columns]
 
 
 def weights_of(rows: Rows, part: slice) -> Floats | None:
@@ -358,7 +358,7 @@ def weights_of(rows: Rows, part: slice) -> Floats | None:
     return None if rows.weights is None else rows.weights[part]
 
 
-def weighted(values: Floats, weights: Floats | None) -> Floats:
+def multiply_weights(values: Floats, weights: Floats | None) -> Floats:
     """Their products, ``(..., rows)``. A row of weight 0 has no say, whatever is there."""
     if weights is None:
         return values

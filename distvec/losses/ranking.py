@@ -9,7 +9,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from distvec.losses.classification import Logistic
-from distvec.losses.loss import Arrays, Loss, Parameter, Sums, loss_error, weighted
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums, loss_error, multiply_weights
 from distvec.losses.pairs import PairBlock, Pairs
 from distvec.losses.row_losses import RowLoss, sum_once_rounded
 from distvec.losses.rows import Floats, Rows
@@ -75,8 +75,8 @@ class PairwiseRanking(Loss):
             margins = rows.margins(arrays[0], intercept=False)[pairs.order]
             slopes = np.zeros(len(rows))
             for block, weights, found in self._evaluate(self.row.row, pairs, margins):
-                values.append(float(weighted(found[0], weights).sum()))
-                pairs.add(weighted(found[1], weights), block, slopes)
+                values.append(float(multiply_weights(found[0], weights).sum()))
+                pairs.add(multiply_weights(found[1], weights), block, slopes)
             gradient = rows.gradient(_in_place(slopes, pairs), intercept=False)
         return Sums(sum_once_rounded(values), pairs.weight, (gradient,))
 
@@ -93,7 +93,7 @@ class PairwiseRanking(Loss):
             moved = plain.margins(directions[0], intercept=False)[pairs.order]
             changes = np.zeros(len(rows))
             for block, weights, found in self._evaluate(self._curvature, pairs, margins):
-                bends = weighted(found[0], weights) * pairs.differences(moved, block)
+                bends = multiply_weights(found[0], weights) * pairs.differences(moved, block)
                 pairs.add(bends, block, changes)
             return (rows.gradient(_in_place(changes, pairs), intercept=False),)
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from distvec.losses.loss import check_number
-from distvec.losses.row_losses import KinkedLoss, RowLoss, kink_curvature, kinked
+from distvec.losses.row_losses import KinkedLoss, RowLoss, curvature_at_kink, two_slopes
 from distvec.losses.rows import Floats
 
 
@@ -39,11 +39,11 @@ class Absolute(KinkedLoss):
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""
-        return kinked(margins - labels, -1.0, 1.0, self.smoothing)
+        return two_slopes(margins - labels, -1.0, 1.0, self.smoothing)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         """1/g where it is quadratic, else 0."""
-        return kink_curvature(margins - labels, -1.0, 1.0, self.smoothing)
+        return curvature_at_kink(margins - labels, -1.0, 1.0, self.smoothing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +58,11 @@ class Huber(RowLoss):
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""
-        return kinked(margins - labels, -self.threshold, self.threshold, 1.0)
+        return two_slopes(margins - labels, -self.threshold, self.threshold, 1.0)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         """1 where it is quadratic, else 0: a generalised second derivative."""
-        return kink_curvature(margins - labels, -self.threshold, self.threshold, 1.0)
+        return curvature_at_kink(margins - labels, -self.threshold, self.threshold, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +82,12 @@ class Quantile(KinkedLoss):
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         """Values and slopes."""
-        return kinked(margins - labels, -self.quantile, 1.0 - self.quantile, self.smoothing)
+        return two_slopes(margins - labels, -self.quantile, 1.0 - self.quantile, self.smoothing)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         """1/g where it is quadratic, else 0."""
         low, high = -self.quantile, 1.0 - self.quantile
-        return kink_curvature(margins - labels, low, high, self.smoothing)
+        return curvature_at_kink(margins - labels, low, high, self.smoothing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,13 +109,13 @@ class EpsilonInsensitive(KinkedLoss):
         """Values and slopes."""
         residuals = margins - labels
         excess = np.maximum(np.abs(residuals) - self.epsilon, 0.0)
-        values, slopes = kinked(excess, 0.0, 1.0, self.smoothing)
+        values, slopes = two_slopes(excess, 0.0, 1.0, self.smoothing)
         return values, np.copysign(slopes, residuals)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         """1/g where it is quadratic, else 0."""
         excess = np.abs(margins - labels) - self.epsilon
-        return kink_curvature(excess, 0.0, 1.0, self.smoothing)
+        return curvature_at_kink(excess, 0.0, 1.0, self.smoothing)
 
 
 @dataclass(frozen=True, kw_only=True)

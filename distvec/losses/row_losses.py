@@ -100,7 +100,7 @@ class KinkedLoss(RowLoss):
         return self.smoothing == 0.0
 
 
-def kinked(r: Floats, low: float, high: float, smoothing: float) -> tuple[Floats, Floats]:
+def two_slopes(r: Floats, low: float, high: float, smoothing: float) -> tuple[Floats, Floats]:
     """``max(low r, high r)`` and its derivative by ``r``, or the Moreau envelope of it.
 
     The envelope, ``min_t max(low t, high t) + (t - r)^2 / (2 smoothing)``, is ``r^2 / (2
@@ -115,7 +115,7 @@ def kinked(r: Floats, low: float, high: float, smoothing: float) -> tuple[Floats
     return slopes * (r - 0.5 * smoothing * slopes), slopes
 
 
-def kink_curvature(r: Floats, low: float, high: float, smoothing: float) -> Floats:
+def curvature_at_kink(r: Floats, low: float, high: float, smoothing: float) -> Floats:
     """The second derivative of the envelope; 0 where it does not exist.
 
     NotImplementedError without smoothing.

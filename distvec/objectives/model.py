@@ -22,11 +22,11 @@ from distvec.losses.loss import (
     SCORES,
     Loss,
     Parameter,
-    answer,
     as_arrays,
     as_given,
     check_intercept,
     check_loss,
+    predict,
     shape_of,
 )
 from distvec.losses.rows import Floats, Rows
@@ -331,7 +331,7 @@ class Model:
             matrix = matrix[:, self.coordinates]
         rows = Rows(matrix, np.zeros(matrix.shape[0]))
         found = self.loss.scores(rows, self.arrays, intercept=self.has_intercept)
-        return answer(what, self.loss, self.classes, found)
+        return predict(what, self.loss, self.classes, found)
 
     # --- files ------------------------------------------------------------------------------------
 

@@ -150,7 +150,7 @@ def term_of(penalty: Any, like: Array, mask: Array | None, name: str = "") -> Te
         case L1Norm(weight):
             return Term(l1=_weights(weight, like, mask, "weight"), mask=mask)
         case GroupLasso():
-            return Term(other=_grouped(penalty, like, mask), mask=mask)
+            return Term(other=_fit_groups(penalty, like, mask), mask=mask)
         case ConvexSet():
             raise TypeError(
                 f"penalty={penalty!r} is a set; bounds go to objective.minimize(bounds=...), other "
@@ -204,15 +204,15 @@ def _weights(given: Any, like: Array, mask: Array | None, name: str) -> Any:
     """A number, or an array that fits ``like``."""
     if np.shape(given) == ():
         return float(given)
-    return _fitted(given, like, mask, name, rest=0.0)
+    return _fit(given, like, mask, name, rest=0.0)
 
 
-def _grouped(penalty: GroupLasso, like: Array, mask: Array | None) -> GroupLasso:
-    labels = _fitted(penalty.labels, like, mask, "labels", rest=_OF_NO_GROUP)
+def _fit_groups(penalty: GroupLasso, like: Array, mask: Array | None) -> GroupLasso:
+    labels = _fit(penalty.labels, like, mask, "labels", rest=_OF_NO_GROUP)
     return replace(penalty, labels=labels)
 
 
-def _fitted(given: Any, like: Array, mask: Array | None, name: str, rest: float) -> Array:
+def _fit(given: Any, like: Array, mask: Array | None, name: str, rest: float) -> Array:
     """``given`` like ``like``; where it has no row for the intercept, with ``rest`` there."""
     count = like.shape[0] - 1
     if mask is not None and isinstance(given, (np.ndarray, list)) and len(given) == count:

@@ -46,14 +46,14 @@ class Task:
                 "bounds beside a penalty that is no l1 norm have no proximal operator here; leave "
                 "the bounds out, or minimise by optim.ADMM(penalty=..., terms=(optim.Box(...),))"
             )
-        kind = self._fitting() if method is None else _named(method)
+        kind = self._fitting() if method is None else _solver_of(method)
         known = [field.name for field in fields(kind)]
         wanted = own_options(options, known)
         if unknown := sorted(set(wanted) - set(known)):
             raise ValueError(
                 f"unknown option {unknown[0]!r} for {kind.__name__}; allowed are {', '.join(known)}"
             )
-        return kind(**{**self._told(kind, known), **wanted})
+        return kind(**{**self._parameters_of(kind, known), **wanted})
 
     def _fitting(self) -> type[Solver]:
         if self.has_others or (self.boxes is not None and not self.is_smooth):
@@ -62,7 +62,7 @@ class Task:
             return LBFGSB
         return LBFGS if self.is_smooth else OWLQN
 
-    def _told(self, kind: type[Solver], known: Sequence[str]) -> dict[str, Any]:
+    def _parameters_of(self, kind: type[Solver], known: Sequence[str]) -> dict[str, Any]:
         """What the solver is given of all this."""
         boxes = self.boxes if self.boxes is not None else [None] * len(self.terms)
         if "penalty" in known:
@@ -98,7 +98,7 @@ class Task:
         return as_given(by_parameter, self.parameters)
 
 
-def _named(method: str) -> type[Solver]:
+def _solver_of(method: str) -> type[Solver]:
     known = {_plain(name): kind for name, kind in METHODS.items()}
     if not isinstance(method, str) or _plain(method) not in known:
         raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}")

@@ -153,7 +153,7 @@ class Planner:
             replaced = descent.run(order)
             if descent.moved:
                 notes.append(_MOVED.format(descent.moved))
-            roots, kept = _replaced(replaced, roots, order, kept)
+            roots, kept = _replace_nodes(replaced, roots, order, kept)
             order = walk.below(roots)
         depth = max([walk.levels[id(node)] for node in order], default=0)
         if depth > 1 and self.cancellation_limit >= 1:
@@ -164,7 +164,7 @@ class Planner:
             expanded = expansion.run(order)
             if expansion.expanded:
                 notes.append(_EXPANDED.format(expansion.expanded))
-            roots, kept = _replaced(expanded, roots, order, kept)
+            roots, kept = _replace_nodes(expanded, roots, order, kept)
             order = walk.below(roots)
             replaced = {
                 key: expanded.get(id(new), new) for key, new in replaced.items()
@@ -207,7 +207,7 @@ def _siblings(order: Sequence[Node], pending: Sequence[Node], goals: Sequence[No
     return list(dict.fromkeys(node for node in held if movement_key(node) in keys))
 
 
-def _replaced(
+def _replace_nodes(
     new: Mapping[int, Node], roots: Sequence[Node], order: Sequence[Node], kept: set[int]
 ) -> tuple[list[Node], set[int]]:
     """Roots, and ids of what is kept, once each node of ``order`` gave way to its ``new`` one."""

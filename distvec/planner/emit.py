@@ -48,12 +48,12 @@ def _dot(sweep: Sweep, reduction: Reduction) -> Reduction | None:
         return None
     if reduction.op != "sum" or reduction.axis is not None:
         return None
-    factors = [_unwidened(sweep, arg) for arg in (step.args * 2)[:2]]
+    factors = [_strip_widening(sweep, arg) for arg in (step.args * 2)[:2]]
     first, second = (sweep.types[factor].dtype for factor in factors)
     return Reduction("dot", tuple(factors)) if first == second else None
 
 
-def _unwidened(sweep: Sweep, value: int) -> int:
+def _strip_widening(sweep: Sweep, value: int) -> int:
     step = _step(sweep, value)
     widens = step is not None and step.op == "cast" and step.type.dtype == "float64"
     narrow = step.args[0] if step is not None and widens else value
@@ -200,7 +200,7 @@ def sweep_of(traversal: Traversal, stored: Set[int], position: Mapping[int, int]
         index = position[id(node.args[1])] if node.op == GATHER else None
         return PlannedView(node.args[0].type, node.op, node.params or (0, 1), index)
 
-    roots = [*traversal.stores, *_reduced(traversal)]
+    roots = [*traversal.stores, *_reduced_arrays(traversal)]
     order = list(topological(roots, lambda node: node.on_client or is_input(node)))
     inputs = [node for node in order if is_input(node)]
     steps = [node for node in order if not node.on_client and not is_input(node)]
@@ -235,7 +235,7 @@ def sweep_of(traversal: Traversal, stored: Set[int], position: Mapping[int, int]
     )
 
 
-def _reduced(traversal: Traversal) -> list[Node]:
+def _reduced_arrays(traversal: Traversal) -> list[Node]:
     """The arrays that it reduces."""
     return [arg for one in traversal.reductions for arg in one.args if not arg.on_client]
 

@@ -85,12 +85,12 @@ class InnerProductExpansion:
         args = tuple([self._new[id(arg)] for arg in node.args])
         factors = product_of(node, self._stored)
         if factors is not None and node.dtype == _FLOAT and node not in self._exact:
-            expanded = self._expanded(node, *[self._new[id(factor)] for factor in factors])
+            expanded = self._expand(node, *[self._new[id(factor)] for factor in factors])
             if expanded is not None:
                 self.expanded += 1
                 return expanded
         if node.on_client and all(arg.on_client and arg.known for arg in args):
-            return self._folded(node, args)
+            return self._fold(node, args)
         if args == node.args:
             return node
         return self._make(node.op, args, node.type, node.params)
@@ -106,14 +106,12 @@ class InnerProductExpansion:
         return itself if form is None or len(form) > _MOST_VECTORS else form
 
     def _sum(self, a: Node, b: Node) -> Form | None:
-        return self._merged(a, b, lambda coefficient: coefficient)
+        return self._merge(a, b, lambda coefficient: coefficient)
 
     def _difference(self, a: Node, b: Node) -> Form | None:
-        return self._merged(a, b, self._negated)
+        return self._merge(a, b, self._negate)
 
-    def _merged(
-        self, a: Node, b: Node, change: Callable[[Node | None], Node | None]
-    ) -> Form | None:
+    def _merge(self, a: Node, b: Node, change: Callable[[Node | None], Node | None]) -> Form | None:
         if a.on_client or b.on_client or a.type.row != b.type.row:
             return None  # a vector plus a number is no linear combination of vectors
         form = dict(self._forms[id(a)])
@@ -125,33 +123,33 @@ class InnerProductExpansion:
             form[key] = (vector, changed)
         return form
 
-    def _scaled(self, a: Node, b: Node) -> Form | None:
+    def _scale(self, a: Node, b: Node) -> Form | None:
         vector, factor = (a, b) if b.is_scalar else (b, a)
         if not factor.is_scalar or vector.on_client:
             return None
         factor = self._double(factor)
         return self._each(vector, lambda coefficient: self._product(coefficient, factor))
 
-    def _divided(self, a: Node, b: Node) -> Form | None:
+    def _divide(self, a: Node, b: Node) -> Form | None:
         if not b.is_scalar or a.on_client:
             return None
         divisor = self._double(b)
         return self._each(a, lambda c: self._scalar("divide", self._or_one(c), divisor))
 
     def _opposite(self, a: Node) -> Form:
-        return self._each(a, self._negated)
+        return self._each(a, self._negate)
 
     def _each(self, vector: Node, change: Callable[[Node | None], Node | None]) -> Form:
         form = self._forms[id(vector)]
         return {key: (one, change(coefficient)) for key, (one, coefficient) in form.items()}
 
-    def _widened(self, a: Node) -> Form | None:
+    def _widen(self, a: Node) -> Form | None:
         """The float32 vector itself, not what it is made of: that would leave out its roundings."""
         return _alone(a) if a.dtype == _SINGLE else None
 
     # --- expansion of a product ---
 
-    def _expanded(self, node: Node, u: Node, v: Node) -> Node | None:
+    def _expand(self, node: Node, u: Node, v: Node) -> Node | None:
         """The product by terms, or None where that is no gain, too long, or loses digits."""
         depth = max(self._level(u), self._level(v))
         if depth == 0:
@@ -179,12 +177,12 @@ class InnerProductExpansion:
 
     def _form_within(self, product: Node, factor: Node) -> Form:
         """What ``factor`` is made of, as far as ``product`` may know: see the top of this file."""
-        if factor.dtype == _SINGLE and id(product) in self._unrounded:
+        if factor.dtype == _SINGLE and id(product) in self._needed_exactly:
             return _alone(factor)
         return self._forms[id(factor)]
 
     @cached_property
-    def _unrounded(self) -> set[int]:
+    def _needed_exactly(self) -> set[int]:
         """Ids of the nodes that are needed as they are, not just rounded to float32.
 
         Norms of float32 vectors are rounded after the square root, which magnifies no error.
@@ -217,16 +215,16 @@ class InnerProductExpansion:
     def _double(self, scalar: Node) -> Node:
         return scalar if scalar.dtype == _FLOAT else self._scalar("cast", scalar)
 
-    def _negated(self, coefficient: Node | None) -> Node:
+    def _negate(self, coefficient: Node | None) -> Node:
         if coefficient is None:
             return self._minus_one
         return self._scalar("negative", coefficient)
 
     def _scalar(self, op: str, *args: Node) -> Node:
         node = self._make(op, args, client_type(_FLOAT))
-        return self._folded(node, args) if all(arg.known for arg in args) else node
+        return self._fold(node, args) if all(arg.known for arg in args) else node
 
-    def _folded(self, node: Node, args: Sequence[Node]) -> Node:
+    def _fold(self, node: Node, args: Sequence[Node]) -> Node:
         """An operation on values that the client knows."""
         value = value_of(node.op, node.params, node.type, [arg.value for arg in args])
         return self._graph.client_value(value, node.dtype)
@@ -247,8 +245,8 @@ def _alone(vector: Node) -> Form:
 _LINEAR: dict[str, Callable[..., Form | None]] = {
     "add": InnerProductExpansion._sum,
     "subtract": InnerProductExpansion._difference,
-    "multiply": InnerProductExpansion._scaled,
-    "divide": InnerProductExpansion._divided,
+    "multiply": InnerProductExpansion._scale,
+    "divide": InnerProductExpansion._divide,
     "negative": InnerProductExpansion._opposite,
-    "cast": InnerProductExpansion._widened,
+    "cast": InnerProductExpansion._widen,
 }

@@ -20,7 +20,7 @@ _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 def simplify(graph: Graph, node: Node) -> None:
     """Settle ``node``, which the client keeps, if its value is known or follows from known ones."""
-    value = _known_product(node) if node.op in REDUCERS else _folded(node)
+    value = _known_product(node) if node.op in REDUCERS else _fold(node)
     if value is not None:
         graph.settle(node, value, None)
 
@@ -34,7 +34,7 @@ def _known_product(node: Node) -> Any:
     return a.products.get(b.id) if isinstance(a, Buffer) and isinstance(b, Buffer) else None
 
 
-def _folded(node: Node) -> Any:
+def _fold(node: Node) -> Any:
     """An operation of the client on what it knows."""
     if not all(arg.on_client and arg.known for arg in node.args):
         return None
@@ -61,7 +61,7 @@ def product_of(node: Node, stored: Set[int] = frozenset()) -> tuple[Node, Node] 
 
 def inner_of(graph: Graph, a: Node, b: Node) -> Node:
     """The node of the inner product of two vectors, in float64 (in int64 for those of int64)."""
-    return graph.inner(_widened(graph, a), _widened(graph, b))
+    return graph.inner(_widen(graph, a), _widen(graph, b))
 
 
 def _narrow(factor: Node) -> Node:
@@ -70,7 +70,7 @@ def _narrow(factor: Node) -> Node:
     return factor.args[0] if widens and factor.args[0].dtype == _SINGLE else factor
 
 
-def _widened(graph: Graph, vector: Node) -> Node:
+def _widen(graph: Graph, vector: Node) -> Node:
     if vector.dtype != _SINGLE:
         return vector
     return graph.make("cast", (vector,), vector.type.of(_DOUBLE))

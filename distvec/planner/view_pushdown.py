@@ -94,7 +94,7 @@ class ViewPushdown:
             self.moved += new.op != node.op
             return new
         if node.op == VIEW:
-            new = self._reshaped(args[0], node.type.space, node.type.row, node.params[0])
+            new = self._reshape(args[0], node.type.space, node.type.row, node.params[0])
             self.moved += new.op != node.op
             return new
         if args == node.args:
@@ -131,32 +131,32 @@ class ViewPushdown:
                 return self._view(base, space, first + stride * start, stride * step)
             if step == 1:
                 first += start * _width(source)
-                return self._reshaped(base, space, source.type.row, first)
+                return self._reshape(base, space, source.type.row, first)
         if (start, step) == (0, 1) and space == source.type.space:
             return source
         if source.op == SPREAD and not source.known and _are_units(step, source.params[1]):
             first, stride = source.params
-            return self._shifted(source.args[0], space, step * (first - start), step * stride)
+            return self._shift(source.args[0], space, step * (first - start), step * stride)
         if source.op == "iota" and (step == 1 or not source.type.row):
             return self._line(space, start * _width(source), step, source.type.row)
         if source.op == "iota" or not self._is_cheap(source, _MOST_STEPS, in_order=step == 1):
             return view_nodes.view(self._graph, source, space, start, step)
         return self._each(source, space, start, step, VIEW)
 
-    def _reshaped(self, source: Node, space: Space, row: Row, start: int) -> Node:
+    def _reshape(self, source: Node, space: Space, row: Row, start: int) -> Node:
         """A view in rows of another width, that begins at element ``start``, as low as it goes."""
         if source.op == VIEW and not source.known and source.params[1] == 1:
             base, first = source.args[0], source.params[0]
             first = start + first * (_width(base) if _has_one_width(source) else 1)
             if base.type.row != row:
-                return self._reshaped(base, space, row, first)
+                return self._reshape(base, space, row, first)
             if first % _width(base) == 0:
                 return self._view(base, space, first // _width(base), 1)
         if self._is_cheap(source, _MOST_STEPS, in_order=True) and _is_of_elements(source):
             if source.op == "iota":
                 return self._line(space, start, 1, row)
             args = [
-                arg if arg.on_client else self._reshaped(arg, space, row, start)
+                arg if arg.on_client else self._reshape(arg, space, row, start)
                 for arg in source.args
             ]
             type = array_type(space, source.dtype, row)
@@ -184,12 +184,12 @@ class ViewPushdown:
             first, stride = source.params
             base = source.args[0]
             if stride == step:
-                return self._shifted(base, space, start - first, 1)
+                return self._shift(base, space, start - first, 1)
             if _are_units(step, stride):
-                return self._shifted(base, space, start - step * stride * first, step * stride)
+                return self._shift(base, space, start - step * stride * first, step * stride)
         if source.op == SPREAD and not source.known and _are_units(step, source.params[1]):
             first, stride = source.params
-            return self._shifted(source.args[0], space, start + step * first, step * stride)
+            return self._shift(source.args[0], space, start + step * first, step * stride)
         most = _MOST_SPREAD if 2 * source.type.space.length >= space.length else _MOST_STEPS
         if source.op == "iota" and step == 1:
             return self._line(space, -start * _width(source), 1, source.type.row)
@@ -197,7 +197,7 @@ class ViewPushdown:
             return view_nodes.spread(self._graph, source, space, start, step)
         return self._each(source, space, start, step, SPREAD)
 
-    def _shifted(self, base: Node, space: Space, by: int, step: int) -> Node:
+    def _shift(self, base: Node, space: Space, by: int, step: int) -> Node:
         """Slot ``by + step * i`` reads slot ``i`` of ``base``, where there is one."""
         if (by, step) == (0, 1) and base.type.space == space:
             return base

@@ -13,7 +13,7 @@ import numpy as np
 from distvec.array.core.handle import Handle, is_broadcastable
 from distvec.graph import build
 from distvec.graph.build import check_dtype
-from distvec.graph.host_eval import typed, value_of
+from distvec.graph.host_eval import cast_value, value_of
 from distvec.graph.node import Graph, Node, topological
 from distvec.planner.emit import sweep_of
 from distvec.planner.fuse import Traversal
@@ -63,7 +63,7 @@ class Numbers:
         for step in self._steps:
             value = step.constant
             if step.argument:
-                value = typed(given[step.argument], step.type)
+                value = cast_value(given[step.argument], step.type)
             elif value is None:
                 value = value_of(step.op, step.params, step.type, [values[k] for k in step.args])
             values.append(value)
@@ -151,13 +151,13 @@ def fit_to_slot(graph: Graph, node: Node, type: NodeType, name: str) -> Node:
     if not is_broadcastable(node.type.shape, type.shape):
         own = node.type.shape if node.on_client else ("n", *node.type.row)
         raise ValueError(
-            f"new rows of {name!r} have shape {_printed(own)}, which does not fit the array's, "
-            f"{_printed(('n', *type.row))}, of n keys"
+            f"new rows of {name!r} have shape {_format_shape(own)}, which does not fit the "
+            f"array's, {_format_shape(('n', *type.row))}, of n keys"
         )
     return build.cast(graph, build.broadcast_to(graph, node, type), type.dtype)
 
 
-def _printed(shape: tuple[object, ...]) -> str:
+def _format_shape(shape: tuple[object, ...]) -> str:
     return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
 
 
@@ -215,7 +215,7 @@ def lower(
             "write it by another function; or write numpy.where(columns == index, new, old)"
         )
     program = RowProgram(
-        _reordered(planned.structure, places),
+        _reorder_inputs(planned.structure, places),
         gathers=tuple([number[id(node)] for node in gathered]),
         scatters=tuple(
             [Scatter(output[id(new)], number[id(old)], op) for new, old, op in scatters]
@@ -227,7 +227,7 @@ def lower(
     return Lowered(program, arrays, along, [order[place] for place in planned.scalars])
 
 
-def _reordered(sweep: Sweep, inputs: Sequence[int]) -> Sweep:
+def _reorder_inputs(sweep: Sweep, inputs: Sequence[int]) -> Sweep:
     """``sweep`` with its inputs in another order."""
     number: dict[int, int] = {old: new for new, old in enumerate(inputs)}
     number |= {value: value for value in range(len(inputs), len(sweep.types))}

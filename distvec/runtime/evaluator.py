@@ -165,9 +165,9 @@ class Evaluator:
     def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
         if self._tracing:
             refuse_variables(targets)
-        return self.planner.plan(targets, [] if alone else self._wanted(self.holders.pending()))
+        return self.planner.plan(targets, [] if alone else self._computable(self.holders.pending()))
 
-    def _wanted(self, nodes: Iterable[Node]) -> list[Node]:
+    def _computable(self, nodes: Iterable[Node]) -> list[Node]:
         """Those that may be computed though nobody asks for them."""
         wanted = list(dict.fromkeys(nodes))
         if self._refused:
@@ -231,7 +231,7 @@ class Evaluator:
         with hold_lock(self._evaluating) as hold:
             with self.holders.lock:
                 pending = self.holders.pending()
-                targets = self._wanted(node for node in pending if node.depth >= least_depth)
+                targets = self._computable(node for node in pending if node.depth >= least_depth)
                 self.holders.asked = targets
             try:
                 if targets:

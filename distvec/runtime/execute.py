@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.diagnostics.profile import note_plan
-from distvec.graph.host_eval import typed, value_of
+from distvec.graph.host_eval import cast_value, value_of
 from distvec.graph.node import Buffer, Graph, Node
 from distvec.graph.view_nodes import SPREAD
 from distvec.planner.linear import cancels, inner_of_terms
@@ -203,7 +203,7 @@ class _Execution:
         kept = [position for position in phase.outputs if nodes[position].on_client]
         if phase.is_last:
             for position, value in zip(kept, found, strict=True):
-                self._values[position] = typed(value, nodes[position].type)
+                self._values[position] = cast_value(value, nodes[position].type)
 
     def _combine(self, sweep: PlannedSweep, partials: Sequence[npt.NDArray[Any]]) -> None:
         """The values of reductions, from the partial results of all servers."""
@@ -215,7 +215,7 @@ class _Execution:
             if node.is_scalar:
                 self._values[position] = node.dtype.type(reducer.combine(*parts))
             else:  # put together already; of those that locate, the indices come last
-                self._values[position] = typed(parts[-1], node.type)
+                self._values[position] = cast_value(parts[-1], node.type)
 
     def compute_scalars(self, scalars: Sequence[int]) -> None:
         """What the client computes; ``Cancelled`` where expanded inner products lose digits."""

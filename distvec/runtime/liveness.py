@@ -258,7 +258,7 @@ def find_donors(holders: LiveValues, plan: Plan) -> dict[int, int]:
     # What two sweeps of the program read, the first must not write over.
     reads = Counter(position for sweep in program.sweeps for position in sweep.inputs)
     shared = {position for position, count in reads.items() if count > 1}
-    dying = _dying(holders, plan) - _fetched(program) - shared
+    dying = _find_dying(holders, plan) - _fetched_inputs(program) - shared
     donors: dict[int, int] = {}
     for sweep in program.sweeps:
         free = [position for position in sweep.inputs if position in dying]
@@ -281,7 +281,7 @@ def _best(plan: Plan, position: int, fitting: list[int]) -> int:
     return fitting[0]
 
 
-def _fetched(program: PlannedProgram) -> set[int]:
+def _fetched_inputs(program: PlannedProgram) -> set[int]:
     """What servers take from each other meanwhile, by its positions."""
     found = set()
     for sweep in program.sweeps:
@@ -291,7 +291,7 @@ def _fetched(program: PlannedProgram) -> set[int]:
     return found
 
 
-def _dying(holders: LiveValues, plan: Plan) -> set[int]:
+def _find_dying(holders: LiveValues, plan: Plan) -> set[int]:
     """Positions of the known vectors that nobody holds once ``plan`` has run.
 
     A buffer that two nodes stand for stays: the program would read it by the one while it writes
@@ -306,11 +306,11 @@ def _dying(holders: LiveValues, plan: Plan) -> set[int]:
     if holders.is_interrupted:
         return set()
     with holders.lock:
-        held = holders.held(settled=_settled(plan))
+        held = holders.held(settled=_nodes_settled_by(plan))
     return {position for position, id in buffers.items() if id not in held and uses[id] == 1}
 
 
-def _settled(plan: Plan) -> set[Node]:
+def _nodes_settled_by(plan: Plan) -> set[Node]:
     """The nodes that have their values once ``plan`` has run."""
     positions = set(plan.template.before)
     for program in plan.template.programs:

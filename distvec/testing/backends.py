@@ -79,14 +79,14 @@ def same_on_all_backends(
     The arguments are copied, so ``function`` may change them. In-process servers: no message leaves
     the process.
     """
-    expected = _observed(function, arguments, lambda array: array.copy())
-    runs = cache(lambda: [_rounded(function, arguments, seed) for seed in range(RUNS)])
+    expected = _observe(function, arguments, lambda array: array.copy())
+    runs = cache(lambda: [_run_rounded(function, arguments, seed) for seed in range(RUNS)])
     counts = list(servers)
     for name in engines:
         first: Any = None
         for count in counts:
             with engine(name), local(servers=count, in_process=True) as session:
-                got = _observed(function, arguments, session.array)
+                got = _observe(function, arguments, session.array)
             where = f"{_plural(count)}, {name}"
             _judge(got, expected, where, rtol, ulps, runs)
             if first is not None:
@@ -119,47 +119,49 @@ def _judge(
             raise AssertionError(f"{error}; {advice}") from None
 
 
-def _observed(
+def _observe(
     function: Callable[..., Any], arguments: tuple[Any, ...], array: Callable[[Any], Any]
 ) -> dict[str, Any]:
     """What a call did: its result or refusal, and what its arguments are afterwards."""
-    given = [_mapped(argument, array) for argument in arguments]
-    result, refused = outcome(_called, function, given)
+    given = [_map_arrays(argument, array) for argument in arguments]
+    result, refused = outcome(_call, function, given)
     seen = {"exception": refused, "result": result}
     seen |= {f"argument {number}": argument for number, argument in enumerate(given)}
-    return {name: _mapped(value, np.asarray, pull=True) for name, value in seen.items()}
+    return {name: _map_arrays(value, np.asarray, pull=True) for name, value in seen.items()}
 
 
-def _called(function: Callable[..., Any], given: Iterable[Any]) -> Any:
+def _call(function: Callable[..., Any], given: Iterable[Any]) -> Any:
     """What ``function`` returns; if that is an iterator, a list of all it gives."""
     result = function(*given)
     if not isinstance(result, Iterator):
         return result
     # Copied as they come, since the next iteration may change them in place.
-    return [_mapped(item, np.array, pull=True) for item in result]
+    return [_map_arrays(item, np.array, pull=True) for item in result]
 
 
-def _rounded(function: Callable[..., Any], arguments: tuple[Any, ...], seed: int) -> dict[str, Any]:
+def _run_rounded(
+    function: Callable[..., Any], arguments: tuple[Any, ...], seed: int
+) -> dict[str, Any]:
     """What a call does on NumPy where roundings are random, of that seed."""
     random = np.random.default_rng(seed)
-    return _observed(function, arguments, lambda array: rounded_anew(array.copy(), random))
+    return _observe(function, arguments, lambda array: rounded_anew(array.copy(), random))
 
 
-def _mapped(value: Any, array: Callable[[Any], Any], *, pull: bool = False) -> Any:
+def _map_arrays(value: Any, array: Callable[[Any], Any], *, pull: bool = False) -> Any:
     """``value`` with ``array`` applied to its NumPy arrays; with ``pull``, as NumPy's."""
     if isinstance(value, DistArray):
         return value.numpy() if pull else value
     if isinstance(value, np.ndarray):
         return array(value)
     if isinstance(value, Mapping):
-        return {key: _mapped(item, array, pull=pull) for key, item in value.items()}
+        return {key: _map_arrays(item, array, pull=pull) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(item, array, pull=pull) for item in value))
+        return type(value)(*(_map_arrays(item, array, pull=pull) for item in value))
     if isinstance(value, list | tuple):
-        return type(value)(_mapped(item, array, pull=pull) for item in value)
+        return type(value)(_map_arrays(item, array, pull=pull) for item in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
-        items = {name: _mapped(getattr(value, name), array, pull=pull) for name in names}
+        items = {name: _map_arrays(getattr(value, name), array, pull=pull) for name in names}
         if pull:
             return items
         twin = copy.copy(value)

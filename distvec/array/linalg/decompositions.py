@@ -78,9 +78,9 @@ def apply_on_host(function: Callable[..., Any], arrays: Sequence[Any], **keyword
     like = session_array(arrays)
     fixed = tuple(sorted((name, _plain(value)) for name, value in keywords.items()))
     given = [np.asarray(one) if isinstance(one, list) else one for one in arrays]
-    found = host_eval.results_of(function, [(one.shape, one.dtype) for one in given], fixed)
+    found = host_eval.result_shapes(function, [(one.shape, one.dtype) for one in given], fixed)
     operands = [collected_on_host(like, array, function.__name__) for array in given]
-    params = host_eval.name_of(function), fixed
+    params = host_eval.function_name(function), fixed
     if not isinstance(found, tuple):
         type = client_type(check_dtype(found.dtype), found.shape)
         return make(like, "client.linalg", operands, type, params)

@@ -62,14 +62,14 @@ def _back(step: Step, number: int) -> Adjoint:
     row, axis = _row_of(step.node), _axis(step)
     assert row is not None and row.derivative is not None  # or there were no such rule
 
-    def beside(one: Any) -> Any:
+    def as_operand(one: Any) -> Any:
         """A result as an operand beside the values."""
         return one if np.ndim(one) == 0 or axis != 1 else reshape(one, (one.shape[0], 1))
 
     def fold(function: Any, values: Any) -> Any:
-        return beside(function(values, axis=axis))
+        return as_operand(function(values, axis=axis))
 
-    return row.derivative(beside(step.adjoint), beside(step.result), step.arg(0), fold)
+    return row.derivative(as_operand(step.adjoint), as_operand(step.result), step.arg(0), fold)
 
 
 def _axis(step: Step) -> int | None:

@@ -11,7 +11,7 @@ from distvec.array.indexing.getitem import encode_key
 from distvec.array.transposed import transpose
 from distvec.autodiff.rules.moves import summed_by_place
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk
-from distvec.graph.host_eval import FUNCTIONS, name_of
+from distvec.graph.host_eval import FUNCTIONS, function_name
 
 
 def _reshape(step: Step, number: int) -> Adjoint:
@@ -137,5 +137,5 @@ _LINEAR_ALGEBRA: dict[Any, Rule] = {
     np.linalg.det: _det,
 }
 LINEAR_ALGEBRA_RULES = MappingProxyType(
-    {name_of(function): rule for function, rule in _LINEAR_ALGEBRA.items()}
+    {function_name(function): rule for function, rule in _LINEAR_ALGEBRA.items()}
 )

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from distvec.keyed.array import KeyedArray
 from distvec.losses.labels import LabelRule, classes
-from distvec.losses.loss import PROBABILITIES, answer
+from distvec.losses.loss import PROBABILITIES, predict
 from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Floats, Ints, Rows
 from distvec.spark.data.rows import BadRow, keyed_rows, numbers_of, weights_of
@@ -179,6 +179,6 @@ class Score:
             found = [np.zeros(0)]
             for keys, rows in self.reading.minibatches(batch, labelled=False):
                 scores = self.loss.scores(rows, (self.weights.pull(keys),), intercept=False)
-                said = answer(self.what, self.loss, labels, scores)
+                said = predict(self.what, self.loss, labels, scores)
                 found.append(said[:, 1] if self.what == PROBABILITIES else said)
             yield batch.append_column(self.output, pa.array(np.concatenate(found)))

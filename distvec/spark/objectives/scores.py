@@ -11,7 +11,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 from pyspark import Broadcast
 
-from distvec.losses.loss import Loss, Parameter, answer, zeros
+from distvec.losses.loss import Loss, Parameter, predict, zeros
 from distvec.losses.rows import Floats, Ints, Rows
 from distvec.spark.data.blocks import local_columns
 from distvec.spark.data.rows import BadRow, features_of
@@ -54,7 +54,7 @@ def nothing_of(request: Request) -> Floats:
     loss, intercept = request.loss, request.intercept
     nothing = Rows(sp.csr_array((0, 0)), np.zeros(0))
     found = loss.scores(nothing, zeros(loss, 0, intercept=intercept), intercept=intercept)
-    return answer(request.what, loss, request.classes, found)
+    return predict(request.what, loss, request.classes, found)
 
 
 def score_batches(request: Request, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -94,7 +94,7 @@ def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.
     )
     unlabelled = Rows(matrix, np.zeros(len(batch)))
     found = request.loss.scores(unlabelled, pulled, intercept=request.intercept)
-    return answer(request.what, request.loss, request.classes, found)
+    return predict(request.what, request.loss, request.classes, found)
 
 
 def _places(
