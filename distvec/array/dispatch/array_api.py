@@ -181,8 +181,9 @@ class Namespace:
         for text in _OF_SESSION.split("\n")[1:-1]:
             name = text.partition("(")[0]
             own = _CREATION.get(name)
-            made = getattr(session, name) if own is None else partial(own, session)
-            setattr(self, name, _with_signature(text, made))
+            made = getattr(session, name, None) if own is None else partial(own, session)
+            if made is not None:  # of tracers a session makes no arrays
+                setattr(self, name, _with_signature(text, made))
 
     if TYPE_CHECKING:
 
