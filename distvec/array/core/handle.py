@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -292,8 +292,9 @@ def make(
     with session.holders.lock:
         graph = session.graph
         args = tuple([node_of(graph, operand) for operand in operands])
-        add: Any = build.on_client if op.startswith("client.") else Graph.make
-        return like.like(add(graph, op, args, type, params))
+        if op.startswith("client."):
+            return like.like(build.on_client(graph, op, args, cast(ClientType, type), params))
+        return like.like(graph.make(op, args, type, params))
 
 
 def express(like: H, function: Callable[..., Node], *args: Any) -> H:
