@@ -21,7 +21,7 @@ from distvec.durability.policy import Durability
 from distvec.keyed.array import KeyedArray
 from distvec.spark.cluster.start import Options, start
 from distvec.spark.cluster.supervised_servers import SupervisedServers
-from distvec.spark.jobs.application import context_of, has_stopped
+from distvec.spark.jobs.application import classic_context, has_stopped
 from distvec.spark.jobs.interpreter import send_wheel, use_this_python
 from distvec.spark.lifetimes import FinalizerQueue, FittedModels, HeldByPlans
 from distvec.spark.rounds.accumulate import Function, Into, accumulate
@@ -129,7 +129,7 @@ class PSContext(TaskSession):
         or ``plugins`` than are given; a context whose SparkContext has stopped, whose servers
         cannot be replaced any more, or do not answer at the ``addresses`` given, is discarded.
         """
-        spark_context = context_of(spark)
+        spark_context = classic_context(spark)
         check_seconds("timeout", timeout)
         if servers is not None:
             servers = whole_count(servers)

@@ -77,7 +77,7 @@ class _TicketClients:
     def join(self, access: SessionTicket) -> Client:
         if access not in self._joined:
             until, error = self._not_joined.pop(access, (0.0, None))
-            if error is not None and time.monotonic() < until and not _is_there(access):
+            if error is not None and time.monotonic() < until and not _is_located(access):
                 self._not_joined[access] = until, error
                 raise error
             while len(self._joined) >= _MOST_CLIENTS:
@@ -89,11 +89,11 @@ class _TicketClients:
             except ServerLost as lost:
                 self._not_joined[access] = time.monotonic() + 2 * _JOIN_SECONDS, lost
                 raise
-            _stay_as_they_are()
+            _freeze_loaded_modules()
         return self._joined[access]
 
 
-def _stay_as_they_are() -> None:
+def _freeze_loaded_modules() -> None:
     """Collections of garbage leave out what this process of Spark has loaded by now.
 
     Spark collects after each task in a process that is used again: some 100,000 objects of loaded
@@ -103,7 +103,7 @@ def _stay_as_they_are() -> None:
         gc.freeze()
 
 
-def _is_there(access: SessionTicket) -> bool:
+def _is_located(access: SessionTicket) -> bool:
     """Does the registry know of all servers where they are now?"""
     if access.registry is None:
         return False

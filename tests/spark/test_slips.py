@@ -13,7 +13,7 @@ import pytest
 from pyspark.ml.linalg import Vectors
 
 from distvec.spark import LogisticLoss
-from distvec.spark.jobs.failures import reason_of
+from distvec.spark.jobs.failures import describe_failure
 from tests.spark.conftest import ROOT
 from tests.waiting import PATIENCE
 
@@ -59,7 +59,7 @@ os.environ["PATH"] = {path!r} + os.pathsep + os.environ["PATH"]
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import SparkSession, functions
 from distvec.spark import LogisticLoss, PSContext, run, scores
-from distvec.spark.jobs.failures import reason_of
+from distvec.spark.jobs.failures import describe_failure
 
 from tests.quick_start import QUICK_START
 
@@ -75,7 +75,7 @@ rdd.mapPartitions(list)._jrdd
 try:
     said = repr(train.collect())
 except Exception as error:
-    said = reason_of(error)
+    said = describe_failure(error)
 ps = PSContext.get_or_create(spark, servers=1)
 w = ps.ones(1)
 found = [
@@ -120,7 +120,7 @@ sys.path.insert(0, {wheel!r})
 from pyspark.sql import SparkSession
 import distvec
 from distvec.spark import PSContext
-from distvec.spark.jobs.failures import reason_of
+from distvec.spark.jobs.failures import describe_failure
 from tests.quick_start import QUICK_START
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
@@ -133,7 +133,8 @@ with PSContext.get_or_create(spark, servers=1) as ps:
         return [distvec.__file__, *rows]
     rows = spark.sparkContext.parallelize([7], 1)
     (there, _), total = rows.mapPartitions(found).collect(), float(ps.ones(3).sum())
-print(json.dumps([distvec.__file__, there, total, reason_of(Exception("No module named 'mine'"))]))
+reason = describe_failure(Exception("No module named 'mine'"))
+print(json.dumps([distvec.__file__, there, total, reason]))
 """
 
 
@@ -167,7 +168,7 @@ def test_all_lines_of_a_tasks_message_are_told(rdd):
 
     with pytest.raises(Exception, match="what went wrong") as caught:
         rdd.foreachPartition(task)
-    assert reason_of(caught.value) == "ValueError: what went wrong and what to do about it"
+    assert describe_failure(caught.value) == "ValueError: what went wrong and what to do about it"
 
 
 def test_without_pyspark_the_extra_is_named():

@@ -32,7 +32,7 @@ from distvec.spark.jobs.application import (
     slots,
 )
 from distvec.spark.jobs.background import BackgroundJob
-from distvec.spark.jobs.failures import reason_of
+from distvec.spark.jobs.failures import describe_failure
 from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError
 from ps_backend.processes.server_process import START_SECONDS
@@ -208,7 +208,7 @@ class ExecutorServers(SupervisedServers):
             self._run_tasks(placements)
             reason = "it ended"
         except Exception as error:  # noqa: BLE001 - whatever ended it: nobody else would hear of it
-            reason = reason_of(error)
+            reason = describe_failure(error)
         for number, placement in placements.items():
             if self._stopping.is_set():
                 return

@@ -25,11 +25,11 @@ from distvec.spark.data.rows import (
     BadRow,
     Digests,
     SparseRows,
-    features_of,
-    numbers_of,
+    read_features,
+    read_numbers,
+    read_weights,
     row_digests,
     sizes_differ,
-    weights_of,
 )
 
 _COLUMNS: dict[str, tuple[str, pa.DataType]] = {
@@ -86,15 +86,15 @@ class BuildRequest:
 
 
 def _offsets(column: pa.Array) -> Floats:
-    return numbers_of(column, "offset")
+    return read_numbers(column, "offset")
 
 
 def _groups(column: pa.Array) -> Ints:
-    return numbers_of(column, "group")
+    return read_numbers(column, "group")
 
 
 def _events(column: pa.Array) -> Floats:
-    events = numbers_of(column, "event")
+    events = read_numbers(column, "event")
     bad = np.flatnonzero((events != 0.0) & (events != 1.0))
     if bad.size:
         row = int(bad[0])
@@ -103,7 +103,7 @@ def _events(column: pa.Array) -> Floats:
 
 
 _READERS: dict[str, Callable[[pa.Array], npt.NDArray[Any]]] = {
-    "weight": weights_of,
+    "weight": read_weights,
     "offset": _offsets,
     "group": _groups,
     "event": _events,
@@ -149,10 +149,10 @@ class Collector:
         self.count += batch.num_rows
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        rows = features_of(batch.column("features"), self.names)
+        rows = read_features(batch.column("features"), self.names)
         if self.batches and rows.size != self.batches[0].size:
             raise BadRow(0, sizes_differ(rows.size, self.batches[0].size))
-        labels = numbers_of(batch.column("label"), "label")
+        labels = read_numbers(batch.column("label"), "label")
         if (bad := self.rule.first_bad(labels)) is not None:
             raise BadRow(*bad)
         if self.rule.gathers:

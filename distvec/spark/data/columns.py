@@ -26,6 +26,9 @@ _MOST_NAMED = 20
 """Columns in a message."""
 
 
+_JOIN_HINT = "; pyspark.ml.feature.VectorAssembler joins vectors and numbers"
+
+
 @dataclass(frozen=True)
 class Columns:
     """Names of the columns of a data set; None: there is none."""
@@ -108,7 +111,7 @@ def feature_column(data: DataFrame, names: str | Sequence[str]) -> Column:
 
     names = feature_names(names)
     if not isinstance(names, str) and len(names) > 1:
-        numbers = [_one_of_several(data, name) for name in names]
+        numbers = [_feature_number(data, name) for name in names]
         return F.array(*numbers).alias("features")
     (name,) = (names,) if isinstance(names, str) else names
     column, kind = find_column(data, name, "features")
@@ -122,17 +125,17 @@ def feature_column(data: DataFrame, names: str | Sequence[str]) -> Column:
     raise TypeError(
         f"features={name!r} is a column of {kind.simpleString()}; allowed are ml vectors (see "
         "pyspark.ml.feature.VectorAssembler), arrays of numbers, and a list of columns of numbers"
-        f"{hint if isinstance(kind, NumericType | BooleanType) else _of_text(kind)}"
+        f"{hint if isinstance(kind, NumericType | BooleanType) else _text_hint(kind)}"
     )
 
 
-def _one_of_several(data: DataFrame, name: str) -> Column:
+def _feature_number(data: DataFrame, name: str) -> Column:
     column, kind = find_column(data, name, "features")
     if not isinstance(kind, NumericType | BooleanType):
         raise TypeError(
             f"features=[..., {name!r}, ...]: that is a column of {kind.simpleString()}; several "
             "columns must hold a number each"
-            f"{_of_text(kind) or '; pyspark.ml.feature.VectorAssembler joins vectors and numbers'}"
+            f"{_text_hint(kind) or _JOIN_HINT}"
         )
     return column.cast("double")
 
@@ -142,12 +145,12 @@ def _number(data: DataFrame, name: str, argument: str) -> Column:
     if not isinstance(kind, NumericType | BooleanType):
         raise TypeError(
             f"{argument}={name!r} is a column of {kind.simpleString()}; it must hold numbers"
-            f"{_of_text(kind)}"
+            f"{_text_hint(kind)}"
         )
     return column.cast("double").alias(argument)
 
 
-def _of_text(kind: DataType) -> str:
+def _text_hint(kind: DataType) -> str:
     return " (for text see pyspark.ml.feature.StringIndexer)" * isinstance(kind, StringType)
 
 

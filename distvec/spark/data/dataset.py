@@ -31,7 +31,7 @@ from distvec.spark.jobs.application import (
     has_stopped,
     is_local,
 )
-from distvec.spark.jobs.failures import reason_of
+from distvec.spark.jobs.failures import describe_failure
 
 _LOPSIDED = 2.0
 """So many times the turns that evenly spread blocks would need are too many."""
@@ -181,7 +181,7 @@ class Dataset:
         number = _as_numbered if self._together else _numbered
         return self._rdd.mapPartitionsWithIndex(functools.partial(number, self._digests))
 
-    def until_found(self, attempt: Callable[[], T]) -> T:
+    def retry_missing(self, attempt: Callable[[], T]) -> T:
         """What ``attempt`` returns, once it raises BlockMissing no more.
 
         In between the data is read again; RuntimeError if that helps nothing.
@@ -298,7 +298,7 @@ def collect(rdd: RDD[T]) -> list[T]:
     try:
         return rdd.collect()
     except (PySparkException, Py4JJavaError) as error:
-        raise RuntimeError(f"a Spark job failed: {reason_of(error)}") from error
+        raise RuntimeError(f"a Spark job failed: {describe_failure(error)}") from error
 
 
 def check_descriptors(known: list[Descriptor], rule: LabelRule) -> list[float]:

@@ -41,7 +41,7 @@ class SparseRows(NamedTuple):
     values: Floats
 
 
-def features_of(column: pa.Array, names: Sequence[str] = ()) -> SparseRows:
+def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows:
     """CSR rows of a feature column; explicit zeros are dropped. A batch must have a row.
 
     ``names``: of the columns that the features come from, for messages.
@@ -126,7 +126,7 @@ def _int64(flat: pa.Array) -> Ints:
     return np.asarray(flat.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
 
 
-def numbers_of(column: pa.Array, name: str) -> npt.NDArray[Any]:
+def read_numbers(column: pa.Array, name: str) -> npt.NDArray[Any]:
     """A column of numbers as they are, such as labels; null and NaN are refused."""
     _refuse_null(column, f"the {name} is null; drop such rows: data.dropna()")
     numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
@@ -139,7 +139,7 @@ def numbers_of(column: pa.Array, name: str) -> npt.NDArray[Any]:
     return numbers
 
 
-def weights_of(column: pa.Array) -> Floats:
+def read_weights(column: pa.Array) -> Floats:
     """Row weights: finite and not negative."""
     _refuse_null(column, "the weight is null; drop such rows, or give them one: data.fillna(1.0)")
     weights: Floats = column.to_numpy(zero_copy_only=False)

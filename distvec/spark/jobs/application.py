@@ -25,7 +25,7 @@ def has_stopped(spark_context: SparkContext) -> bool:
     return spark_context._jsc is None
 
 
-def context_of(spark: Any) -> SparkContext:
+def classic_context(spark: Any) -> SparkContext:
     """The running SparkContext of a session or of itself; errors that say what else is needed."""
     if spark is None:
         raise TypeError("spark is None; pass a session: SparkSession.builder.getOrCreate()")

@@ -101,14 +101,18 @@ def tasks_were_lost(error: BaseException) -> bool:
     return not isinstance(cause, PythonException) and _LOST.search(str(cause)) is not None
 
 
-def reason_of(error: Exception) -> str:
+def describe_failure(error: Exception) -> str:
     """Why a Spark job failed, in a line: what a worker raised last, or what Java said and why."""
     text = str(error).strip().partition("\n\nJVM stacktrace:")[0]
-    reason = _raised(text) if isinstance(error, PythonException) else _said(str(error).strip())
+    reason = (
+        _last_exception(text)
+        if isinstance(error, PythonException)
+        else _java_message(str(error).strip())
+    )
     if "No module named" in reason or "cannot import name" in reason:
         reason += (
             "; the workers' Python is another: start Spark with PYSPARK_PYTHON set to one that has "
-            f"what the driver has{_of_wheels()}"
+            f"what the driver has{_wheel_hint()}"
         )
     if "PYTHON_VERSION_MISMATCH" in reason:
         reason += (
@@ -119,7 +123,7 @@ def reason_of(error: Exception) -> str:
     return reason or type(error).__name__
 
 
-def _of_wheels() -> str:
+def _wheel_hint() -> str:
     """What is said of wheels among the files that were sent along."""
     context = SparkContext._active_spark_context
     sent = "" if context is None else context.getConf().get("spark.submit.pyFiles") or ""
@@ -132,13 +136,13 @@ def _of_wheels() -> str:
     )
 
 
-def _raised(text: str) -> str:
+def _last_exception(text: str) -> str:
     """The exception at the end of a traceback."""
     lines = text.rpartition("Traceback (most recent call last):\n")[2].splitlines()
     return _one_line(itertools.dropwhile(lambda line: line.startswith(" "), lines))
 
 
-def _said(text: str) -> str:
+def _java_message(text: str) -> str:
     """The message of a Java exception, and of the one that caused all others."""
     lines = text.splitlines()
     if lines and lines[0].startswith("An error occurred while calling"):

@@ -30,7 +30,7 @@ def use_this_python(context: SparkContext) -> None:
 
     Spark's own choice is the first ``python3`` on the path, which may know nothing of distvec.
     """
-    if _is_free(context):
+    if _may_choose_python(context):
         context.pythonExec = sys.executable
 
 
@@ -59,35 +59,35 @@ def use_driver_python(data: DataFrame | RDD[Any]) -> None:
     reflection in Java; where that fails the data stays as it is, and Spark says what is wrong.
     """
     context = data.context if isinstance(data, RDD) else data.sparkSession.sparkContext
-    if not _is_free(context):
+    if not _may_choose_python(context):
         return
     with suppress(Py4JError, LookupError):
         if isinstance(data, RDD):
-            noted = _of_lineage(data._jrdd.rdd())
+            noted = _functions_in_lineage(data._jrdd.rdd())
         else:
-            noted = _of_plan(data._jdf.queryExecution().analyzed())
+            noted = _functions_in_plan(data._jdf.queryExecution().analyzed())
         for function in noted:
             _field(function, "pythonExec").set(function, sys.executable)
 
 
-def _is_free(context: SparkContext) -> bool:
+def _may_choose_python(context: SparkContext) -> bool:
     """May the tasks run in another Python than Spark chose?"""
     here = context.master is not None and _ON_THIS_MACHINE.fullmatch(context.master) is not None
     return here and "PYSPARK_PYTHON" not in os.environ
 
 
-def _of_plan(plan: Any) -> Iterator[Function]:
+def _functions_in_plan(plan: Any) -> Iterator[Function]:
     """The functions in a logical plan: of its UDFs, and of the RDDs that it reads."""
     for node in _tree(plan):
         if _kind(node) == "LogicalRDD":
-            yield from _of_lineage(node.rdd())
+            yield from _functions_in_lineage(node.rdd())
         for expression in _items(node.expressions()):
             for part in _tree(expression):
                 if _kind(part) == "PythonUDF":
                     yield part.func()
 
 
-def _of_lineage(rdd: Any) -> Iterator[Function]:
+def _functions_in_lineage(rdd: Any) -> Iterator[Function]:
     """The functions of an RDD and of those that it is made of."""
     seen, waiting = set(), [rdd]
     while waiting:

@@ -15,7 +15,7 @@ from distvec.losses.labels import LabelRule, classes
 from distvec.losses.loss import PROBABILITIES, predict
 from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Floats, Ints, Rows
-from distvec.spark.data.rows import BadRow, keyed_rows, numbers_of, weights_of
+from distvec.spark.data.rows import BadRow, keyed_rows, read_numbers, read_weights
 from distvec.spark.rounds.contribute import KeyedContributor
 from ps_backend.program.keys import hash_texts
 
@@ -112,7 +112,7 @@ class Reading:
         labels = self.labels(batch) if labelled else np.zeros(batch.num_rows)
         weights = None
         if labelled and self.weight is not None:
-            weights = weights_of(batch.column(self.weight).cast(pa.float64()))
+            weights = read_weights(batch.column(self.weight).cast(pa.float64()))
         ends = np.concatenate([[0], np.cumsum(rows.lengths)])
         for low in range(0, batch.num_rows, self.batch_size):
             part = slice(low, min(low + self.batch_size, batch.num_rows))
@@ -124,7 +124,7 @@ class Reading:
 
     def labels(self, batch: pa.RecordBatch) -> Floats:
         """As the loss sees them. ``BadRow`` for a label that it does not take."""
-        labels = numbers_of(batch.column(self.label).cast(pa.float64()), "label")
+        labels = read_numbers(batch.column(self.label).cast(pa.float64()), "label")
         if (bad := self.rule.first_bad(labels)) is not None:
             raise BadRow(*bad)
         if self.rule.gathers:  # in a stream another label may come at any time: each by itself

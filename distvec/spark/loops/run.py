@@ -19,7 +19,7 @@ from distvec.keyed.array import KeyedArray
 from distvec.spark.context import PSContext
 from distvec.spark.jobs.application import free_slots
 from distvec.spark.jobs.background import BackgroundJob, SlotWatch
-from distvec.spark.jobs.failures import Failure, reason_of, user_stacklevel
+from distvec.spark.jobs.failures import Failure, describe_failure, user_stacklevel
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.loops.checkpoint_barrier import (
     BarrierSpec,
@@ -131,7 +131,9 @@ class LoopDriver:
         results = job.result or []
         if len(results) != self._size:
             self._check_servers(0.0)
-            reason = "its tasks ended early" if job.failure is None else reason_of(job.failure)
+            reason = (
+                "its tasks ended early" if job.failure is None else describe_failure(job.failure)
+            )
             for text in self._failures:
                 failure = Failure.from_text(text)
                 if " ".join(failure.summary.split()) in reason:  # what Spark gave up at

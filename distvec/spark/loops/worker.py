@@ -120,7 +120,7 @@ class Worker:
         pulled anew.) A batch is taken from ``batches`` before the body has done with the one before
         it. The values are as those of ``w.pull``, with all that this worker pushed.
         """
-        chosen = indices or _all_of
+        chosen = indices or _every_index
         ahead: _Ahead | None = None
         wanted: Indices | None = None
         each = ((batch,) for batch in batches)
@@ -139,7 +139,7 @@ class Worker:
                 ahead.give_up()
 
 
-def _all_of(batch: object) -> None:
+def _every_index(batch: object) -> None:
     """The indices that stand for all."""
 
 

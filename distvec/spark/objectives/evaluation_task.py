@@ -119,7 +119,9 @@ def evaluate(
         raise RuntimeError("evaluate runs inside a Spark task; call the objective on the driver")
     client = join(access)
     contribute = stager(client, request)
-    return result_of(client, work, request, descriptor, context.taskAttemptId(), contribute)
+    return evaluate_partition(
+        client, work, request, descriptor, context.taskAttemptId(), contribute
+    )
 
 
 def stager(client: Client, request: Evaluation) -> Contribute:
@@ -134,7 +136,7 @@ def stager(client: Client, request: Evaluation) -> Contribute:
     return stage
 
 
-def result_of(
+def evaluate_partition(
     client: Client,
     work: LossSpec,
     request: Evaluation,
@@ -303,10 +305,10 @@ def _stored(plain: Sequence[Any]) -> StoredArray:
 
 def decode_results(answers: Mapping[int, bytes]) -> list[PartitionResult]:
     """What tasks answered, in the order of the partitions. Numbers arrive bit for bit."""
-    return [_decoded(answers[partition]) for partition in sorted(answers)]
+    return [_decode_result(answers[partition]) for partition in sorted(answers)]
 
 
-def _decoded(answer: bytes) -> PartitionResult:
+def _decode_result(answer: bytes) -> PartitionResult:
     said: dict[str, Any] = json.loads(answer)
     result = PartitionResult(**said)
     return result._replace(summary=tuple(result.summary), details=tuple(result.details))
@@ -357,15 +359,15 @@ def answer_all(
         number = question.number
         if question.value == READY:
             for one in filled:
-                mailbox.answer(number, *_as_answer(PartitionResult(one.partition, attempt)))
+                mailbox.answer(number, *_encode_result(PartitionResult(one.partition, attempt)))
             continue
         request = _decode_request(question.value)
-        along = comes_along(request)
+        along = weights_come_along(request)
         for one in filled:
             _answer(client, mailbox, number, work, request, one, attempt)
 
 
-def comes_along(request: Evaluation) -> bool:
+def weights_come_along(request: Evaluation) -> bool:
     """Do the values of its one parameter come with the question, and with the next one?
 
     Those who want values wait on all servers that hold some, and only questions about a gradient
@@ -391,15 +393,15 @@ def _answer(
         if request.round:
             stage(result, changes)
         change = changes[0] if space is not None and changes else None
-        mailbox.answer(number, *_as_answer(result), space, change)
+        mailbox.answer(number, *_encode_result(result), space, change)
 
     try:
-        result = result_of(client, work, request, one, attempt, contribute)
+        result = evaluate_partition(client, work, request, one, attempt, contribute)
     except BlockMissing:
         missing = PartitionResult(one.partition, attempt)
         result = missing._replace(error=BLOCK_MISSING, details=(one.path,))
     if result.error:
-        mailbox.answer(number, *_as_answer(result), space)
+        mailbox.answer(number, *_encode_result(result), space)
 
 
 def _next_question(client: Client, mailbox: Mailbox, after: int, *, along: bool) -> Question | None:
@@ -417,5 +419,5 @@ def _next_question(client: Client, mailbox: Mailbox, after: int, *, along: bool)
     return mailbox.question(after, _WAIT_SECONDS)
 
 
-def _as_answer(result: PartitionResult) -> tuple[int, bytes]:
+def _encode_result(result: PartitionResult) -> tuple[int, bytes]:
     return result.partition, json.dumps(result._asdict()).encode()

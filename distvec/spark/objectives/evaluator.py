@@ -26,7 +26,7 @@ from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.dataset import Dataset
 from distvec.spark.jobs.application import free_slots
 from distvec.spark.jobs.background import BackgroundJob, SlotWatch
-from distvec.spark.jobs.failures import reason_of, tasks_were_lost
+from distvec.spark.jobs.failures import describe_failure, tasks_were_lost
 from distvec.spark.objectives.evaluation_task import (
     BLOCK_MISSING,
     PRODUCTS,
@@ -38,11 +38,11 @@ from distvec.spark.objectives.evaluation_task import (
     PartitionResult,
     PhaseInput,
     TaskSpec,
-    comes_along,
     decode_results,
     encode_request,
     evaluate,
     serve,
+    weights_come_along,
 )
 from distvec.spark.objectives.partition import Part
 from distvec.spark.rounds.round import abandon
@@ -210,7 +210,7 @@ class StandingTasksJob:
         with its server.
         """
         question = encode_request(request)
-        about = request.parameters[0] if comes_along(request) else None
+        about = request.parameters[0] if weights_come_along(request) else None
         while True:
             gradient = total = None
             if request.changes and not request.round:
@@ -247,7 +247,7 @@ class StandingTasksJob:
             while (answers := asked.answers(self._partitions, _POLL_SECONDS)) is None:
                 if (failure := self._job.failure) is not None:
                     if tasks_were_lost(failure):
-                        raise TasksLost(f"The last time: {reason_of(failure)}") from failure
+                        raise TasksLost(f"The last time: {describe_failure(failure)}") from failure
                     raise failure
                 if not self.is_alive:
                     return None
@@ -291,7 +291,7 @@ class Evaluator:
     ) -> LossSums:
         """Of the loss at ``arrays``, which are evaluated first; ``kept``: the coordinates that
         their spaces consist of, or None. Costs a Spark job and a message, or the message alone."""
-        return self.data.until_found(lambda: self._sums(_held(self.ps, *arrays), kept, part))
+        return self.data.retry_missing(lambda: self._sums(_evaluated(self.ps, *arrays), kept, part))
 
     def products(
         self, arrays: Sequence[DistArray], directions: Sequence[DistArray], kept: DistArray | None
@@ -299,13 +299,13 @@ class Evaluator:
         """The Hessian of the sum at ``arrays`` times ``directions``. Costs as ``sums``."""
 
         def attempt() -> LossSums:
-            held = _held(self.ps, *arrays, *directions)
+            held = _evaluated(self.ps, *arrays, *directions)
             count = len(arrays)
             request = self._request(held[:count], kept, asked=PRODUCTS)
             request = replace(request, directions=_stored(held[count:]))
-            return self._found(self._after_phases(request))
+            return self._found(self._run_phases(request))
 
-        return self.data.until_found(attempt)
+        return self.data.retry_missing(attempt)
 
     def close(self) -> None:
         """End resident tasks, and remove the rows; twice is harmless."""
@@ -317,7 +317,7 @@ class Evaluator:
         self, held: Sequence[DistArray], kept: DistArray | None, part: Part | None
     ) -> LossSums:
         """Raises BlockMissing."""
-        return self._found(self._after_phases(self._request(held, kept, part=part)))
+        return self._found(self._run_phases(self._request(held, kept, part=part)))
 
     def _request(
         self,
@@ -330,7 +330,7 @@ class Evaluator:
         coordinates = None if kept is None else StoredArray(kept.buffer_id, kept.type)
         return Evaluation(_stored(held), asked, coordinates=coordinates, part=part)
 
-    def _after_phases(self, request: Evaluation) -> Evaluation:
+    def _run_phases(self, request: Evaluation) -> Evaluation:
         """With what each partition is told, by phase: an evaluation without gradients each."""
         loss, told = self.work.loss, dict[int, PhaseInput]()
         if not isinstance(loss, PhasedLoss):
@@ -389,7 +389,7 @@ class Evaluator:
         return buffers
 
 
-def _held(ps: PSContext, *arrays: DistArray) -> list[DistArray]:
+def _evaluated(ps: PSContext, *arrays: DistArray) -> list[DistArray]:
     """Evaluated, in common messages; as long as tasks read them, whatever becomes of ``arrays``."""
     ps.evaluate(*arrays)
     return [array.copy() for array in arrays]

@@ -70,7 +70,7 @@ def _marks(ps: PSContext, data: Dataset) -> DistArray:
             data.run_on_blocks(partial(_mark, r))
         return touched
 
-    return data.until_found(attempt)
+    return data.retry_missing(attempt)
 
 
 def _mark(r: Contributor, descriptor: Descriptor) -> None:
@@ -106,7 +106,7 @@ def standard_deviations(ps: PSContext, data: Dataset, coordinates: DistArray | N
     Two Spark jobs; the bits do not depend on where partitions are. Servers hold five vectors
     meanwhile.
     """
-    return data.until_found(partial(_deviations_once, ps, data, coordinates))
+    return data.retry_missing(partial(_deviations_once, ps, data, coordinates))
 
 
 def _deviations_once(ps: PSContext, data: Dataset, coordinates: DistArray | None) -> DistArray:

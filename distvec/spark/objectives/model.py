@@ -20,7 +20,7 @@ from distvec.objectives import model as models
 from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.columns import Columns, feature_column, feature_names
 from distvec.spark.jobs.interpreter import use_driver_python
-from distvec.spark.objectives.scores import Arrays, Request, nothing_of, score_batches
+from distvec.spark.objectives.scores import Arrays, Request, empty_answer, score_batches
 from ps_backend.client import StoredArray
 from ps_backend.program.types import FLOATS
 
@@ -295,7 +295,7 @@ def _scored(
     def score(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         return score_batches(request, batches)
 
-    kind = "array<double>" if nothing_of(request).ndim == 2 else "double"
+    kind = "array<double>" if empty_answer(request).ndim == 2 else "double"
     udf = arrow_udf(score, kind)  # type: ignore[call-overload]  # the stubs want the kind
     scored = df.withColumn(output, udf(features))
     if session is not None:

@@ -14,7 +14,7 @@ from pyspark import Broadcast
 from distvec.losses.loss import Loss, Parameter, predict, zeros
 from distvec.losses.rows import Floats, Ints, Rows
 from distvec.spark.data.blocks import local_columns
-from distvec.spark.data.rows import BadRow, features_of
+from distvec.spark.data.rows import BadRow, read_features
 from distvec.spark.objectives.partition import CoordinateTransfer, Values
 from distvec.spark.task_session import SessionTicket, join, singleton
 from ps_backend.client import Client, StoredArray
@@ -49,7 +49,7 @@ class Request:
         return self.intercept and parameter.takes_intercept
 
 
-def nothing_of(request: Request) -> Floats:
+def empty_answer(request: Request) -> Floats:
     """What is said of no rows: it has a column for each class if there are several."""
     loss, intercept = request.loss, request.intercept
     nothing = Rows(sp.csr_array((0, 0)), np.zeros(0))
@@ -61,7 +61,7 @@ def score_batches(request: Request, batches: Iterator[pa.Array]) -> Iterator[pa.
     """One array of answers for each array of features."""
     client = None if request.access is None else join(request.access)
     arrays = request.arrays.value if isinstance(request.arrays, Broadcast) else request.arrays
-    nothing = nothing_of(request)
+    nothing = empty_answer(request)
     for batch in batches:
         found = _answers(client, request, arrays, batch) if len(batch) else nothing
         flat = pa.array(np.ascontiguousarray(found).ravel())
@@ -74,7 +74,7 @@ def score_batches(request: Request, batches: Iterator[pa.Array]) -> Iterator[pa.
 
 def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.Array) -> Floats:
     try:
-        rows = features_of(batch, request.names)
+        rows = read_features(batch, request.names)
     except BadRow as bad:
         raise ValueError(f"scores: row {bad.row} of a batch: {bad.reason}") from None
     if rows.size != request.num_features:

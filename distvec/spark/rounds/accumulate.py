@@ -17,7 +17,7 @@ from distvec import DistArray
 from distvec.graph.node import NodeSnapshot
 from distvec.keyed.array import KeyedArray
 from distvec.spark.jobs.application import is_local
-from distvec.spark.jobs.failures import Failure, reason_of, tasks_were_lost, user_stacklevel
+from distvec.spark.jobs.failures import Failure, describe_failure, tasks_were_lost, user_stacklevel
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.rounds.contribute import Contributor, KeyedContributor
 from distvec.spark.rounds.round import RanInStages, Shared, check_arrays, check_keyed, open_round
@@ -231,7 +231,7 @@ def _collect(rdd: RDD[Failure]) -> list[Failure]:
         return [Failure(*one) for one in rdd.collect()]
     except (PySparkException, Py4JJavaError) as error:
         kind = JobLost if tasks_were_lost(error) else RuntimeError
-        failed = kind(f"the Spark job of accumulate failed: {reason_of(error)}")
+        failed = kind(f"the Spark job of accumulate failed: {describe_failure(error)}")
     raise failed  # outside of the block, or Java's trace would go along
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distvec.losses.labels import Signs
 from distvec.spark.data.build import Collector
-from distvec.spark.data.rows import BadRow, features_of, numbers_of, weights_of
+from distvec.spark.data.rows import BadRow, read_features, read_numbers, read_weights
 
 # As Spark 4.3 sends a VectorUDT column.
 VECTOR = pa.struct(
@@ -75,20 +75,20 @@ def test_any_mix_of_sparse_dense_and_empty_rows(case):
             for is_sparse, values in rows
         )
     )
-    read = features_of(arrow[skip:])  # a slice has an offset into the children
+    read = read_features(arrow[skip:])  # a slice has an offset into the children
     assert read.size == size
     np.testing.assert_array_equal(densify(read), [values for _, values in rows[skip:]])
     assert np.all(read.values != 0.0)
 
 
 def test_stored_zeros_are_dropped():
-    read = features_of(vectors(sparse(4, {0: 0.0, 2: 5.0}), dense(0.0, 0.0, 0.0, 0.0)))
+    read = read_features(vectors(sparse(4, {0: 0.0, 2: 5.0}), dense(0.0, 0.0, 0.0, 0.0)))
     assert read.lengths.tolist() == [1, 0]
     assert read.indices.tolist() == [2]
 
 
 def test_arrays_of_double():
-    read = features_of(pa.array([[0.0, 2.0], [3.0, 0.0]], type=pa.list_(pa.float64())))
+    read = read_features(pa.array([[0.0, 2.0], [3.0, 0.0]], type=pa.list_(pa.float64())))
     np.testing.assert_array_equal(densify(read), [[0.0, 2.0], [3.0, 0.0]])
 
 
@@ -111,29 +111,29 @@ def test_arrays_of_double():
 )
 def test_bad_features(column, row, reason):
     with pytest.raises(BadRow, match=reason) as caught:
-        features_of(column)
+        read_features(column)
     assert caught.value.row == row
 
 
 def test_bad_features_of_several_columns_are_told_by_their_columns():
     several = pa.array([[1.0, np.nan], [3.0, None]], type=pa.list_(pa.float64()))
     with pytest.raises(BadRow, match=r"feature 1, the column 'b', is null; .*data\.fillna"):
-        features_of(several, ["a", "b"])
+        read_features(several, ["a", "b"])
     with pytest.raises(BadRow, match="feature 1, the column 'b', is nan"):
-        features_of(several[:1], ["a", "b"])
+        read_features(several[:1], ["a", "b"])
 
 
 def test_what_is_infinite_is_no_case_for_dropna():
     with pytest.raises(BadRow, match=r"offset is inf; it must be finite: .*where\(abs\(offset"):
-        numbers_of(pa.array([1.0, np.inf]), "offset")
+        read_numbers(pa.array([1.0, np.inf]), "offset")
     with pytest.raises(BadRow, match=r"offset is nan; drop such rows: data\.dropna\(\)"):
-        numbers_of(pa.array([1.0, np.nan]), "offset")
+        read_numbers(pa.array([1.0, np.nan]), "offset")
 
 
 @pytest.mark.parametrize("bad", [None, np.nan, np.inf])
 def test_bad_labels_and_weights(bad):
     column = pa.array([1.0, bad], type=pa.float64())
-    for read, name in ((partial(numbers_of, name="label"), "label"), (weights_of, "weight")):
+    for read, name in ((partial(read_numbers, name="label"), "label"), (read_weights, "weight")):
         with pytest.raises(BadRow, match=f"the {name} is") as caught:
             read(column)
         assert caught.value.row == 1
@@ -141,7 +141,7 @@ def test_bad_labels_and_weights(bad):
 
 def test_a_negative_weight_is_refused():
     with pytest.raises(BadRow, match=r"the weight is -2\.0; weights are finite and 0 or more"):
-        weights_of(pa.array([0.0, -2.0]))
+        read_weights(pa.array([0.0, -2.0]))
 
 
 def test_a_collector_names_partition_and_row_over_all_batches():

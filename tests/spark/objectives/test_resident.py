@@ -206,22 +206,22 @@ died, lives = tempfile.mkdtemp(), tempfile.mkdtemp()
 
 def die_once(orders, rows):
     import distvec.spark.objectives.evaluation_task as module
-    result_of, attempt = module.result_of, TaskContext.get().attemptNumber()
+    evaluate_partition, attempt = module.evaluate_partition, TaskContext.get().attemptNumber()
     open(f"{died if attempt == 0 else lives}/{os.getpid()}", "w").close()
 
     def answered_and_killed(client, work, request, descriptor, *args):
         if attempt == 0 and descriptor.partition:
             Mailbox.answer = answer_first_server
-        result = result_of(client, work, request, descriptor, *args)
+        result = evaluate_partition(client, work, request, descriptor, *args)
         if attempt == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    module.result_of = answered_and_killed
+    module.evaluate_partition = answered_and_killed
     try:
         return list(module.serve(orders, rows))
     finally:
-        module.result_of = result_of
+        module.evaluate_partition = evaluate_partition
 
 resident.serve = die_once
 say([bits(loss(w)) == first, bits(loss(w)) == first])
@@ -238,20 +238,20 @@ deaths = tempfile.mkdtemp()
 
 def die_when_told(orders, rows):
     import distvec.spark.objectives.evaluation_task as module
-    result_of, attempt = module.result_of, TaskContext.get().attemptNumber()
+    evaluate_partition, attempt = module.evaluate_partition, TaskContext.get().attemptNumber()
 
     def told_and_killed(*args):
-        result = result_of(*args)  # it has staged, and answered
+        result = evaluate_partition(*args)  # it has staged, and answered
         if attempt == 0:
             open(tempfile.mkstemp(dir=deaths)[1]).close()
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    module.result_of = told_and_killed
+    module.evaluate_partition = told_and_killed
     try:
         return list(module.serve(orders, rows))
     finally:
-        module.result_of = result_of
+        module.evaluate_partition = evaluate_partition
 
 def all_bits(result):
     arrays = result[1].values() if isinstance(result[1], dict) else [result[1]]

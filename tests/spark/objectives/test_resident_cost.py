@@ -18,9 +18,9 @@ from distvec.spark.objectives.evaluation_task import (
     Evaluation,
     LossSpec,
     answer_all,
-    comes_along,
     decode_results,
     encode_request,
+    weights_come_along,
 )
 from ps_backend.client import Client, StoredArray
 from ps_backend.errors import MailboxClosed
@@ -127,11 +127,11 @@ def test_where_rows_touch_all_an_evaluation_is_two_round_trips(running):
 def test_tasks_wait_where_the_question_of_a_phase_is_asked():
     """That is on one server, and who waits for weights waits on those that hold some."""
     about = StoredArray(7, TYPE)
-    assert comes_along(Evaluation((about,)))
-    assert not comes_along(Evaluation((about,), SUMMARY))
-    assert not comes_along(Evaluation((about,), told={0: ((1.0,),)})), "a phase comes next"
-    assert not comes_along(Evaluation((about,), PRODUCTS, (about,)))
-    assert not comes_along(Evaluation((about, about)))
+    assert weights_come_along(Evaluation((about,)))
+    assert not weights_come_along(Evaluation((about,), SUMMARY))
+    assert not weights_come_along(Evaluation((about,), told={0: ((1.0,),)})), "a phase comes next"
+    assert not weights_come_along(Evaluation((about,), PRODUCTS, (about,)))
+    assert not weights_come_along(Evaluation((about, about)))
 
 
 def test_where_rows_touch_little_an_evaluation_is_three_round_trips(running):
