@@ -124,7 +124,8 @@ def _reasons() -> dict[Any, str]:
         "others pull the values: A.numpy()",
         np.apply_along_axis: "calls a function of the client for each row; write it for the whole "
         "table, as in numpy.sum(T, axis=1), or pull the values: T.numpy()",
-        np.sort_complex: f"{_COMPLEX}; of real ones write numpy.sort(x)",
+        np.sort_complex: "makes complex numbers, which are not available on the servers; of real "
+        "ones write numpy.sort(x)",
         np.polydiv: "divides one coefficient after the other; pull them: u.numpy(), v.numpy()",
     }
 

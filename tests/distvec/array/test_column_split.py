@@ -306,3 +306,25 @@ def test_running_results_of_all_elements_in_a_row(ps: dv.Session) -> None:
     table = ps.array(host.T).T
     np.testing.assert_array_equal(np.cumsum(table).numpy(), np.cumsum(host))
     np.testing.assert_array_equal(table.cumsum().numpy(), host.cumsum())
+
+
+def test_functions_of_distvec_do_as_numpys_and_move_nothing(
+    sessions: dict[int, dv.Session],
+) -> None:
+    ps, host = sessions[3], np.random.default_rng(0).normal(size=(3, 5000))
+    table = ps.space(3, split="columns").array(host).persist()
+    ps.counters.reset()
+    np.testing.assert_allclose(dv.sum(table, axis=1).numpy(), host.sum(axis=1))
+    np.testing.assert_allclose(dv.mean(table, axis=0).numpy(), host.mean(axis=0))
+    assert dv.argmax(table).item() == host.argmax()
+    np.testing.assert_allclose(
+        dv.matmul(table, host.T @ np.ones((3, 2))).numpy(), host @ host.T @ np.ones((3, 2))
+    )
+    assert ps.counters.peer_bytes == 0
+
+
+def test_arrays_of_another_shape(ps: dv.Session) -> None:
+    table = ps.space(3, split="columns").ones((3, 4))
+    assert np.zeros_like(table, shape=(5, 2)).shape == (5, 2)
+    with pytest.raises(ValueError, match="same number of dimensions"):
+        np.concatenate([table, ps.arange(4)])
