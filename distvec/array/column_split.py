@@ -90,7 +90,7 @@ class Transposed(DistArray):
 
     def like(self, node: Node) -> Any:
         """Another array of this session: ``node``."""
-        return DistArray(self.session, node)
+        return self.table.like(node)
 
     def materialized(self) -> Any:
         """The array split by rows."""

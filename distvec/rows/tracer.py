@@ -12,6 +12,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from distvec.array.array import DistArray
+from distvec.array.column_split import Transposed
 from distvec.array.core.handle import Handle, SessionBase
 from distvec.array.dispatch.array_api import Namespace
 from distvec.diagnostics.callsite import call_site, is_from_outside
@@ -180,6 +181,10 @@ class Trace(SessionBase):
     def __init__(self) -> None:
         super().__init__(cast(Client, _NoServers()))
         self.graph = _RowGraph()
+
+    def _transposed(self, table: Any) -> Transposed:
+        """As ``SessionBase._transposed``."""
+        return Transposed(table)
 
     def tracer(self, kind: Kind) -> Tracer:
         """What stands for an argument of that kind."""

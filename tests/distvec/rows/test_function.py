@@ -190,6 +190,15 @@ def test_an_argument_called_keys_gets_them() -> None:
     assert w.tolist() == [1.0, 0.0, 1.0]
 
 
+def test_transposes_of_rows_are_for_each_key() -> None:
+    def f(w: Any) -> Any:
+        return {"w": (2 * w.T + np.ones((3, 1))).T}
+
+    w = np.arange(6.0).reshape(2, 3)
+    run(dv.rows(f).trace(w=Rows("float64", (3,))), [0, 1], {"w": w})
+    np.testing.assert_array_equal(w, 2 * np.arange(6.0).reshape(2, 3) + 1)
+
+
 def no_value(w: Any) -> Any:
     return w if w.sum() > 0 else 2 * w
 
