@@ -7,13 +7,13 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_backend.client.connection import Connection
-from ps_backend.client.fan_out import Replies
+from ps_backend.client.fan_out import Send
 from ps_backend.client.requests import Change, Messages, Requests, StoredArray, stored_values
 from ps_backend.client.server_link import Message
 from ps_backend.client.signals import defer_signals
@@ -55,13 +55,6 @@ def long_poll(
 
 Answers = dict[int, bytes]
 """By key."""
-
-
-class Send(Protocol):
-    """How a client sends; ``recorded`` what must not be done twice."""
-
-    def __call__(self, messages: Messages, *, recorded: bool) -> Replies:
-        """Send ``messages``, by server, and wait for the replies."""
 
 
 class Barrier:

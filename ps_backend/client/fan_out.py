@@ -8,6 +8,7 @@ from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 from ps_backend.client.counters import Counters
 from ps_backend.client.server_link import Call, Message, ServerLink
@@ -20,6 +21,21 @@ _MOST_WAITING_FREES = 10_000
 
 Replies = dict[int, pb.Reply]
 """By server."""
+
+
+class Send(Protocol):
+    """How a client sends; ``recorded`` what must not be done twice; ``made``: buffers."""
+
+    def __call__(
+        self,
+        messages: dict[int, Message],
+        *,
+        recorded: bool = True,
+        made: Sequence[int] = (),
+        answered: Callable[[Replies], None] | None = None,
+    ) -> Replies:
+        """Send ``messages``, by server, and wait for the replies."""
+
 
 After = Callable[[Replies, Exception | None], None]
 """Gets the replies that came and the error that will be raised, if any."""

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_backend.client.buffer_pool import Scratch, fresh, pooled
 from ps_backend.client.counters import Counters
-from ps_backend.client.fan_out import Replies
+from ps_backend.client.fan_out import Replies, Send
 from ps_backend.client.files import Source, saved_on
 from ps_backend.client.requests import Messages, Requests, Selection, StoredArray
 from ps_backend.client.server_link import Message
@@ -182,20 +182,6 @@ def _padded(part: memoryview) -> list[memoryview]:
 
 KEYS = 0
 """What ``freeze`` calls the keys, among the numbers of arrays."""
-
-
-class Send(Protocol):
-    """How a client sends; ``recorded`` what must not be done twice; ``made``: buffers."""
-
-    def __call__(
-        self,
-        messages: Messages,
-        *,
-        recorded: bool = True,
-        made: Sequence[int] = (),
-        answered: Callable[[Replies], None] | None = None,
-    ) -> Replies:
-        """Send ``messages``, by server, and wait for the replies."""
 
 
 class KeySpace:
