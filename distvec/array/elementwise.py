@@ -18,10 +18,9 @@ import numpy.typing as npt
 from distvec.array import reductions
 from distvec.array.core.handle import as_stored
 from distvec.array.core.keywords import store
-from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.core.operators import Arithmetic, as_array, elementwise
 from distvec.array.core.shapes import full
 from distvec.array.indexing.setitem import set_item
-from distvec.array.reductions import as_array
 from distvec.array.transposed import exchanging_axes
 from ps_backend.program import ops
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from distvec.array.core.handle import Handle, check_session, express, host_array, make
 from distvec.array.core.keywords import store
-from distvec.array.core.operators import Arithmetic, Deferred, as_operand, elementwise
+from distvec.array.core.operators import Arithmetic, Deferred, as_array, as_operand, elementwise
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.indexing.pull_push import as_indices
 from distvec.array.reductions import axis_of, count_nonzero, keep_axes, max, min, reduce_along
@@ -94,14 +94,11 @@ def both(x: Any, y: Any, name: str) -> tuple[Any, Any]:
     """Two arrays of one session. ``TypeError`` for what is none and cannot travel."""
     like = x if isinstance(x, Arithmetic) else y
     if not isinstance(like, Arithmetic):
-        raise TypeError(
-            f"{name}: needs an array on the servers, got {type(x).__name__}; "
-            f"use numpy.{name}, or put it there with session.array(...)"
-        )
-    return as_array(like, x, name), as_array(like, y, name)
+        as_array(name, x)
+    return as_factor(like, x, name), as_factor(like, y, name)
 
 
-def as_array(like: Arithmetic, operand: Any, name: str) -> Any:
+def as_factor(like: Arithmetic, operand: Any, name: str) -> Any:
     """``operand`` beside ``like``: an array of its session, or a small one of the client."""
     if isinstance(operand, Arithmetic):
         check_session(like.session, operand, name)

@@ -25,7 +25,7 @@ from distvec.array.core.keywords import (
     store,
     where_mask,
 )
-from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.core.operators import Arithmetic, as_array, elementwise
 from distvec.array.core.shapes import full, reshape
 from distvec.array.transposed import exchange_axes, exchanging_axes
 from distvec.graph import build
@@ -38,16 +38,6 @@ A = TypeVar("A", bound=Arithmetic)
 
 _FLOAT = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
-
-
-def as_array(name: str, x: A) -> A:
-    """``x``, which must be an array on the servers."""
-    if not isinstance(x, Arithmetic):
-        raise TypeError(
-            f"{name}: needs an array on the servers, got {type(x).__name__}; "
-            f"use numpy.{name}, or put it there with session.array(...)"
-        )
-    return x
 
 
 def axis_of(x: Arithmetic, name: str, axis: Any) -> int | tuple[()] | None:

@@ -19,10 +19,9 @@ import numpy as np
 from distvec.array import reductions
 from distvec.array.core.handle import express, host_array, is_split_by_columns, make
 from distvec.array.core.keywords import NOT_GIVEN, is_given, store
-from distvec.array.core.operators import Arithmetic, as_operand, elementwise, raise_if_any
+from distvec.array.core.operators import Arithmetic, as_array, as_operand, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
 from distvec.array.elementwise import apply, full_like
-from distvec.array.reductions import as_array
 from distvec.array.transposed import exchanging_axes, transpose
 from distvec.graph import build
 from distvec.graph.build import check_dtype

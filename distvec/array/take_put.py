@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.core.handle import Handle, check_not_slice, host_array, make
+from distvec.array.core.handle import Handle, check_cast, check_not_slice, host_array, make
 from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, expand_dims, reshape
@@ -107,11 +107,8 @@ def putmask(x: Any, mask: Any, values: Any) -> None:
     array_among("putmask", (x,))
     is_whole = type(values) is int and x.dtype.kind in "iu"
     given = x.session.array(values, x.dtype) if is_whole else _beside(x, values)
-    if hasattr(values, "dtype") and not np.can_cast(given.dtype, x.dtype, "safe"):
-        raise TypeError(
-            f"Cannot cast array data from {given.dtype!r} to {x.dtype!r} according to the rule "
-            f"'safe'; write values.astype({x.dtype.name!r})"
-        )
+    if hasattr(values, "dtype"):
+        check_cast(given.dtype, x.dtype, "safe", f"write values.astype({x.dtype.name!r})")
     if given.shape not in ((), (1,), x.shape):
         given = _repeated(given, row_index(x, x.size), x.shape)
     _set_where(x, _beside(x, mask), given)
@@ -132,21 +129,13 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     # Of a Python number its kind alone decides, and an integer takes the dtype where it goes.
     is_whole = type(src) is int and dst.dtype.kind in "iuf"
     source = dst.session.array(src, dst.dtype) if is_whole else _beside(dst, src)
-    if not np.can_cast(source.dtype, dst.dtype, casting):
-        raise TypeError(
-            f"Cannot cast array data from {source.dtype!r} to {dst.dtype!r} according to the rule "
-            f"{casting!r}"
-        )
+    check_cast(source.dtype, dst.dtype, casting, f"write src.astype({dst.dtype.name!r})")
     if np.isscalar(where) or isinstance(where, np.generic):
         if where:
             set_item(dst, Ellipsis, source)
         return
     mask = _beside(dst, where)
-    if mask.dtype != np.bool_:
-        raise TypeError(
-            f"Cannot cast array data from {mask.dtype!r} to dtype('bool') according to the rule "
-            f"'safe'"
-        )
+    check_cast(mask.dtype, np.bool_, "safe", "compare first, as in mask != 0")
     _set_where(dst, broadcast_to(mask, dst.shape), broadcast_to(source, dst.shape))
 
 

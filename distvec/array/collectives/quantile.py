@@ -21,11 +21,11 @@ from distvec.array.collectives.core import collective
 from distvec.array.collectives.sort import sort
 from distvec.array.core.handle import host_array, make
 from distvec.array.core.keywords import NOT_GIVEN, is_given, store
-from distvec.array.core.operators import raise_if_any
+from distvec.array.core.operators import as_array, raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import where
 from distvec.array.indexing.getitem import encode_key, get_item
-from distvec.array.reductions import as_array, as_axis_tuple, axis_of, keep_axes, sum
+from distvec.array.reductions import as_axis_tuple, axis_of, keep_axes, sum
 from distvec.array.statistics import align_weights
 from distvec.array.take_put import take_along_axis
 from distvec.array.transposed import exchanging_axes, transpose

@@ -30,14 +30,13 @@ from distvec.array.core.handle import check_session, host_array, is_split_by_col
 from distvec.array.core.keywords import (
     NOT_GIVEN,
     accumulation_dtype,
-    as_arrays,
     check_out,
     is_everywhere,
     is_given,
     store,
     where_mask,
 )
-from distvec.array.core.operators import Arithmetic, as_operand, elementwise
+from distvec.array.core.operators import Arithmetic, as_array, as_operand, elementwise
 from distvec.array.core.shapes import full, reshape
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import concatenate
@@ -99,8 +98,7 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: A
 
     ``TypeError`` for a ufunc that is not in the table of scans.
     """
-    scan = scan_of(ufunc, "accumulate")
-    (array,) = as_arrays((x,))
+    scan, array = scan_of(ufunc, "accumulate"), as_array("accumulate", x)
     if array.ndim == 0:
         raise TypeError("cannot accumulate on a scalar")
     if axis is None and array.ndim > 1:
@@ -144,16 +142,16 @@ def _stored_running(x: A, scan: Scan, axis: Any, dtype: Any, out: Any) -> A:
 
 
 def _at_least_a_vector(x: A) -> A:
-    (array,) = as_arrays((x,))
-    return array if array.ndim else reshape(array, (1,))  # type: ignore[no-any-return]
+    array = as_array("a running sum or product", x)
+    return array if array.ndim else reshape(array, (1,))
 
 
 def _without_nan(x: A, instead: int) -> A:
-    (array,) = as_arrays((x,))
+    array = as_array("a running sum or product", x)
     if array.dtype.kind != "f":
-        return array  # type: ignore[no-any-return]
+        return array
     gone = elementwise(array, "isnan", array)
-    return elementwise(array, "where", gone, float(instead), array)  # type: ignore[no-any-return]
+    return elementwise(array, "where", gone, float(instead), array)
 
 
 def _running(x: A, scan: Scan, axis: Any, dtype: Any) -> A:
@@ -215,7 +213,7 @@ def reduce(
 ) -> Any:  # fmt: skip
     """``ufunc.reduce(x, ...)``; lazy."""
     name = f"{ufunc.__name__}.reduce"
-    (array,) = as_arrays((x,))
+    array = as_array(name, x)
     over = axis_of(array, name, axis)
     if not is_everywhere(where):
         mask = where_mask(array, where, name)
@@ -252,8 +250,7 @@ def reduceat(
     ``indices`` are the client's. ``IndexError`` for one out of range, ``TypeError`` for a ufunc
     that is not in the table of scans, ``NotImplementedError`` along axis 1 of what is on servers.
     """
-    scan = scan_of(ufunc, "reduceat")
-    (array,) = as_arrays((x,))
+    scan, array = scan_of(ufunc, "reduceat"), as_array("reduceat", x)
     if out is not None:
         kind = accumulation_dtype(check_out(out, "reduceat"), array) if dtype is None else dtype
         return store(out, reduceat(ufunc, array, indices, axis, kind), scan.name, "unsafe")

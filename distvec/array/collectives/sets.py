@@ -16,13 +16,12 @@ from distvec.array.collectives.core import as_vector, common_session, scatter
 from distvec.array.collectives.scan import cumulative_sum
 from distvec.array.collectives.search import look_up, read_table, searchsorted
 from distvec.array.collectives.sort import lexsort, sort, sort_on_servers
-from distvec.array.core.operators import Arithmetic, elementwise
+from distvec.array.core.operators import Arithmetic, as_array, elementwise
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import apply, full_like, zeros_like
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import concatenate
 from distvec.array.reductions import any as any_of
-from distvec.array.reductions import as_array
 from distvec.array.transposed import exchanging_axes
 from distvec.graph.build import check_dtype
 from ps_backend.program.collectives import ASSIGN

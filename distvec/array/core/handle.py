@@ -216,12 +216,15 @@ def check_order(order: Any) -> None:
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
 
 
-def check_cast(dtype: np.dtype[Any], to: np.dtype[Any], casting: Any) -> None:
+def check_cast(
+    dtype: np.dtype[Any], to: Any, casting: Any, instead: str = "leave out casting="
+) -> None:
     """``TypeError`` where the rule ``casting`` does not let ``dtype`` become another one."""
-    if casting != "unsafe" and not np.can_cast(dtype, to, casting):
+    wanted = np.dtype(to)
+    if casting != "unsafe" and not np.can_cast(dtype, wanted, casting):
         raise TypeError(
-            f"Cannot cast array data from {dtype!r} to {to!r} according to the rule {casting!r}; "
-            f"leave out casting="
+            f"Cannot cast array data from {dtype!r} to {wanted!r} according to the rule "
+            f"{casting!r}; {instead}"
         )
 
 

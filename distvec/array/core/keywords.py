@@ -168,14 +168,3 @@ def check_bound(
             f"numpy.{name}: {error} on the servers; "
             f"pull the values with x.numpy() and call it on those"
         ) from None
-
-
-def as_arrays(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """``inputs``. ``TypeError`` if one is not on the servers."""
-    for operand in inputs:
-        if not isinstance(operand, Arithmetic):
-            raise TypeError(
-                f"needs arrays on the servers, got {type(operand).__name__}; "
-                f"put it there with session.array(...)"
-            )
-    return inputs

@@ -273,3 +273,13 @@ class Arithmetic(Handle):
         if self.dtype.kind not in "iu":
             raise TypeError(f"only integer arrays can be converted to an index, got {self.dtype}")
         return int(self.scalar("index()"))
+
+
+def as_array(name: str, x: H) -> H:
+    """``x``, which must be an array on the servers."""
+    if not isinstance(x, Arithmetic):
+        raise TypeError(
+            f"{name}: needs an array on the servers, got {type(x).__name__}; "
+            f"use numpy.{name}, or put it there with session.array(...)"
+        )
+    return x

@@ -20,14 +20,13 @@ from distvec.array.core import shapes
 from distvec.array.core.handle import check_not_slice
 from distvec.array.core.keywords import (
     NOT_GIVEN,
-    as_arrays,
     check_bound,
     check_out,
     is_everywhere,
     store,
     where_mask,
 )
-from distvec.array.core.operators import Arithmetic, Deferred, elementwise
+from distvec.array.core.operators import Arithmetic, Deferred, as_array, elementwise
 from distvec.array.elementwise import array_among
 from distvec.array.indexing.getitem import get_item
 from distvec.array.indexing.pull_push import as_indices, join_rows, pull, push
@@ -306,7 +305,8 @@ def _run_in(
 def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``ufunc.reduce``, which takes the first axis where no other is named."""
     ours = reductions.reduction_function(reducers.NAMES[function])
-    (x,) = as_arrays(inputs)
+    (x,) = inputs
+    as_array(f"{function.__name__}.reduce", x)
     (out,) = kwargs.pop("out", (None,))
     # NumPy hands on its defaults: none of them says anything.
     unsaid = {"dtype": None, "initial": NOT_GIVEN, "where": True}

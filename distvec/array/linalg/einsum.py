@@ -57,7 +57,7 @@ def einsum(
     """
     subscripts, given = _as_text(operands)
     like = as_stored(array_among("einsum", tuple(given)))
-    arrays = [products.as_array(like, one, "einsum") for one in given]
+    arrays = [products.as_factor(like, one, "einsum") for one in given]
     if dtype is not None:
         arrays = [_cast(one, check_dtype(dtype), casting) for one in arrays]
     inputs, output = _parsed(subscripts, [one.ndim for one in arrays])

@@ -14,7 +14,14 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.core.handle import check_session, express, host_array, is_split_by_columns, make
+from distvec.array.core.handle import (
+    check_cast,
+    check_session,
+    express,
+    host_array,
+    is_split_by_columns,
+    make,
+)
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape
 from distvec.array.elementwise import array_among
@@ -158,11 +165,6 @@ def concatenate(
 def _are_split_by_columns(given: Sequence[Any]) -> bool:
     """Whether all are tables, and one at least is split by columns."""
     return any(map(is_split_by_columns, given)) and all(one.ndim == 2 for one in given)
-
-
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
-    """As ``concatenate`` (array API)."""
-    return concatenate(arrays, axis)
 
 
 def stack(
@@ -323,11 +325,7 @@ def _cast(result: Any, dtype: Any, casting: Any) -> Any:
     if dtype is None:
         return result
     kind = check_dtype(dtype)
-    if not np.can_cast(result.dtype, kind, casting):
-        raise TypeError(
-            f"Cannot cast array data from {result.dtype!r} to {kind!r} according to the rule "
-            f"{casting!r}"
-        )
+    check_cast(result.dtype, kind, casting)
     return result.astype(kind)
 
 

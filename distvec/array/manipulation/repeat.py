@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
-from distvec.array.core.handle import is_split_by_columns
+from distvec.array.core.handle import check_cast, is_split_by_columns
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape, shape_of
 from distvec.array.indexing import getitem
@@ -108,11 +108,7 @@ def _by_counts(a: Any, repeats: Any) -> Any:
         raise ValueError(
             f"operands could not be broadcast together with shape ({len(a)},) {repeats.shape}"
         )
-    if not np.can_cast(repeats.dtype, np.int64, "safe"):
-        raise TypeError(
-            f"Cannot cast array data from {repeats.dtype!r} to dtype('int64') according to the "
-            f"rule 'safe'; write repeats.astype('int64')"
-        )
+    check_cast(repeats.dtype, np.int64, "safe", "write repeats.astype('int64')")
     ends, least = np.cumsum(repeats), np.min(repeats, initial=0)
     length = int(np.sum(repeats, dtype=np.int64))  # which brings the least one along
     if int(least) < 0:
