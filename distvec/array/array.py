@@ -18,7 +18,7 @@ from distvec.array import (
 from distvec.array.collectives import scan, search
 from distvec.array.collectives import sort as sorting
 from distvec.array.core import conversion, shapes
-from distvec.array.core.handle import as_stored
+from distvec.array.core.handle import stored_table
 from distvec.array.core.operators import Arithmetic
 from distvec.array.dispatch import functions, ufuncs
 from distvec.array.dispatch.array_api import check_version
@@ -112,7 +112,7 @@ class DistArray(Arithmetic):
         ``format``: ``"text"``; ``"dot"``, for Graphviz; or ``"svg"``, a drawing by Graphviz'
         command ``dot``, which must be installed for it.
         """
-        stored = as_stored(self)
+        stored = stored_table(self)
         known = stored.node.known
         template: Template | None = stored.node.origin if known else self.session.plan(stored)
         if format != "text":

@@ -5,7 +5,7 @@ is an array whose servers have its transpose, ``x.table`` of shape ``(k, n)``. T
 it an array like any other:
 
 1. An elementwise operation on it is that of the table, beside operands with their axes exchanged.
-2. A function along an axis is done to the table along the other one (``exchanging_axes``).
+2. A function along an axis is done to the table along the other one (``supports_column_split``).
 3. Everything else reads ``x.node``, the same elements split by rows, which go from server to
    server, and changes the array by ``x.assign``, which takes them back.
 """
@@ -28,7 +28,7 @@ from distvec.array.indexing.getitem import as_numpy_key
 from distvec.array.indexing.parse_key import At, Mask, Take, parse
 from distvec.array.indexing.pull_push import as_indices, check_addable, join_rows
 from distvec.array.random import Random
-from distvec.array.transposed import beside_table, redistribute, transpose
+from distvec.array.transposed import redistribute, transpose, transpose_operand
 from distvec.graph.node import Node
 
 
@@ -115,7 +115,7 @@ class Transposed(DistArray):
 
     def assign(self, value: Any, name: str = "assign") -> Self:
         """Let it stand for ``value`` cast to its own dtype; errors as of any array."""
-        self.table.assign(beside_table(value), name)
+        self.table.assign(transpose_operand(value), name)
         return self
 
     # --- rows ---------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Transposed(DistArray):
         if indices is not None:
             join_rows("add", self, as_indices(indices, len(self)), values)
             return self
-        added = beside_table(check_addable(self, None, values))
+        added = transpose_operand(check_addable(self, None, values))
         if np.ndim(added) and len(added) == len(self.table):
             added = self.session.array(added)
         self.table += added
@@ -163,13 +163,13 @@ class Transposed(DistArray):
             self.table[key.table] = value
             return
         exchanged, rank = _exchanged_key(key, self.shape)
-        self.table[exchanged] = beside_table(value) if rank == 2 else value
+        self.table[exchanged] = transpose_operand(value) if rank == 2 else value
 
     # --- operations ---------------------------------------------------------------------------
 
     def apply_op(self, name: str, operands: tuple[Any, ...]) -> Any:
         """The op ``name`` on ``operands``: that of the table, beside the others' transposes."""
-        return transpose(elementwise(self.table, name, *map(beside_table, operands)))
+        return transpose(elementwise(self.table, name, *map(transpose_operand, operands)))
 
 
 # --- indices --------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class ColumnSplit(RowSplit):
     def array(self, values: Any, dtype: Any = None) -> Any:
         """A copy of ``values`` on the servers. One message per server, at once."""
         self._check(np.shape(values))
-        return transpose(self.session.array(beside_table(values), dtype))
+        return transpose(self.session.array(transpose_operand(values), dtype))
 
     def _check(self, shape: Any) -> tuple[int, ...]:
         extents = super()._check(shape)

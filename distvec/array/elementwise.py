@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array import reductions
-from distvec.array.core.handle import as_stored
+from distvec.array.core.handle import stored_table
 from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic, as_array, elementwise
 from distvec.array.core.shapes import full
 from distvec.array.indexing.setitem import set_item
-from distvec.array.transposed import exchanging_axes
+from distvec.array.transposed import supports_column_split
 from ps_backend.program import ops
 
 A = TypeVar("A", bound=Arithmetic)
@@ -113,7 +113,7 @@ def clip(x: A, min: Any = None, max: Any = None, out: Any = None) -> A:
     return store(out, result, "clip")
 
 
-@exchanging_axes()
+@supports_column_split()
 def full_like(x: A, fill_value: Any, dtype: Any = None) -> A:
     """``fill_value`` in the shape (and dtype, unless given) of ``x``."""
     array_among("full_like", (x,))
@@ -147,7 +147,7 @@ def evaluate(*arrays: Arithmetic) -> None:
     by_session: dict[int, list[Arithmetic]] = {}
     for array in arrays:
         if isinstance(array, Arithmetic):
-            by_session.setdefault(id(array.session), []).append(as_stored(array))
+            by_session.setdefault(id(array.session), []).append(stored_table(array))
         elif not isinstance(array, np.generic | np.ndarray | bool | int | float):
             hint = "; write evaluate(*arrays)" if isinstance(array, list | tuple) else ""
             raise TypeError(f"evaluate: needs arrays, got {type(array).__name__}{hint}")

@@ -18,7 +18,12 @@ from distvec.array.core.operators import Arithmetic, Deferred, as_array, as_oper
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.indexing.pull_push import as_indices
 from distvec.array.reductions import axis_of, count_nonzero, keep_axes, max, min, reduce_along
-from distvec.array.transposed import beside_table, collected_transpose, exchanged_axes, transpose
+from distvec.array.transposed import (
+    collected_transpose,
+    exchanged_axes,
+    transpose,
+    transpose_operand,
+)
 from distvec.graph import build
 from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
@@ -203,7 +208,7 @@ def vecdot(x: A, y: A, *, axis: int = -1) -> A:
     x, y = both(x, y, "vecdot")
     if x.is_split_by_columns or y.is_split_by_columns:
         if x.ndim == y.ndim == 2:
-            return vecdot(beside_table(x), beside_table(y), axis=exchanged_axes(axis))  # type: ignore[no-any-return]
+            return vecdot(transpose_operand(x), transpose_operand(y), axis=exchanged_axes(axis))  # type: ignore[no-any-return]
         return _product(x, y, "vecdot") if x.ndim == 2 else _product(y, x, "vecdot")
     if x.ndim == 0 or y.ndim == 0:
         raise ValueError("vecdot: both operands must have at least one dimension")
@@ -282,7 +287,7 @@ def vdot(x: A, y: A) -> A:
     """
     x, y = both(x, y, "vdot")
     if x.is_split_by_columns or y.is_split_by_columns:
-        x, y = beside_table(x), beside_table(y)
+        x, y = transpose_operand(x), transpose_operand(y)
     if x.size != y.size:
         raise ValueError(f"vdot: shapes {x.shape} and {y.shape} not aligned")
     if x.shape != y.shape:

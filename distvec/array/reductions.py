@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from distvec.array.core.handle import as_stored, check_cast, express, is_split_by_columns
+from distvec.array.core.handle import check_cast, express, is_split_by_columns, stored_table
 from distvec.array.core.keywords import (
     NOT_GIVEN,
     accumulation_dtype,
@@ -27,7 +27,7 @@ from distvec.array.core.keywords import (
 )
 from distvec.array.core.operators import Arithmetic, as_array, elementwise
 from distvec.array.core.shapes import full, reshape
-from distvec.array.transposed import exchange_axes, exchanging_axes
+from distvec.array.transposed import exchange_axes, supports_column_split
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
@@ -198,7 +198,7 @@ def reduction_function(name: str) -> Callable[..., Any]:
     def locating(x: A, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> A:
         if axis is None and is_split_by_columns(x):
             keep = keepdims is not NOT_GIVEN and bool(keepdims)
-            table: A = as_stored(x)
+            table: A = stored_table(x)
             return store(
                 out, keep_axes(table, _located(table, function), None, keep), name, "unsafe"
             )
@@ -220,7 +220,7 @@ any, all = reduction_function("any"), reduction_function("all")
 argmin, argmax = reduction_function("argmin"), reduction_function("argmax")
 
 
-@exchanging_axes()
+@supports_column_split()
 def mean(
     x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
     where: Any = True,
@@ -252,7 +252,7 @@ def is_empty(x: Arithmetic) -> bool:
     return not x.selects and x.size == 0
 
 
-@exchanging_axes()
+@supports_column_split()
 def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Number of elements that are not zero, as int64."""
     axis_of(x, "count_nonzero", axis)

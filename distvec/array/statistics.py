@@ -22,7 +22,7 @@ from distvec.array.core.keywords import NOT_GIVEN, is_given, store
 from distvec.array.core.operators import Arithmetic, as_array, as_operand, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
 from distvec.array.elementwise import apply, full_like
-from distvec.array.transposed import exchanging_axes, transpose
+from distvec.array.transposed import supports_column_split, transpose
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
@@ -32,7 +32,7 @@ A = TypeVar("A", bound=Arithmetic)
 _FLOAT = np.dtype(np.float64)
 
 
-@exchanging_axes()
+@supports_column_split()
 def var(
     x: A, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, *, where: Any = True, mean: Any = NOT_GIVEN, correction: Any = NOT_GIVEN,
@@ -47,7 +47,7 @@ def var(
     return store(out, exact.astype(result_dtype(x, dtype)), "var", "unsafe")
 
 
-@exchanging_axes()
+@supports_column_split()
 def std(
     x: A, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
     keepdims: Any = False, *, where: Any = True, mean: Any = NOT_GIVEN, correction: Any = NOT_GIVEN,
@@ -109,7 +109,7 @@ def ptp(x: A, axis: Any = None, out: Any = None, keepdims: Any = False) -> A:
     return store(out, elementwise(x, "subtract", most, least), "ptp", "same_kind")
 
 
-@exchanging_axes()
+@supports_column_split()
 def average(
     x: A, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from distvec.array.core.handle import as_stored, check_split, express, is_split_by_columns, make
+from distvec.array.core.handle import check_split, express, is_split_by_columns, make, stored_table
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.graph import build, view_nodes
@@ -61,11 +61,11 @@ def exchanged_axes(axis: Any) -> Any:
     return type(axis)(axes) if isinstance(axis, list | tuple) else axes[0]
 
 
-def beside_table(operand: Any) -> Any:
-    """What stands beside a transpose with its axes exchanged, to stand beside the table."""
+def transpose_operand(operand: Any) -> Any:
+    """Exchange the axes of an operand beside a transpose, for the same operation on its table."""
     if isinstance(operand, Arithmetic):
         if operand.ndim == 0 or operand.is_split_by_columns:
-            return as_stored(operand)
+            return stored_table(operand)
         if operand.ndim == 1:
             return reshape(operand, (len(operand), 1))
         if operand.node.on_client or 1 in operand.shape:
@@ -112,12 +112,12 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 _signature = functools.cache(inspect.signature)
 
 
-def exchanging_axes(position: int = 0, *, unnamed: Any = None) -> Callable[[F], F]:
-    """Let a function of an array do what it does to one that is split by columns to its table.
+def supports_column_split(position: int = 0, *, unnamed: Any = None) -> Callable[[F], F]:
+    """Decorate a function: of an array that is split by columns it works on the transpose.
 
-    That is its argument at ``position``; what stands beside it has its axes exchanged, and so have
-    ``axis`` and results of rank 2. ``unnamed``: the axes where none is named; ``NotImplemented`` if
-    the function then takes all elements in a row, as they are in an array that is split by rows.
+    The array is the argument at ``position``. The axes of the other operands, of ``axis`` and of
+    results of rank 2 are exchanged. ``unnamed``: the axes if none is named; ``NotImplemented`` if
+    the function then takes all elements in a row, which it does to an array that is split by rows.
     """
 
     def decorate(function: F) -> F:
@@ -136,7 +136,7 @@ def exchanging_axes(position: int = 0, *, unnamed: Any = None) -> Callable[[F], 
 def exchange_axes(
     function: Any, position: int, unnamed: Any, args: Any, kwargs: Mapping[str, Any] = _NONE
 ) -> Any:
-    """What ``function`` makes of ``args``, of which one is split by columns: see the decorator."""
+    """Call ``function`` with the transpose of the argument that is split by columns."""
     signature = _signature(function)
     bound = signature.bind(*args, **kwargs)
     given = bound.arguments
@@ -152,7 +152,7 @@ def exchange_axes(
         # What is inserted at one place is turned round by NumPy itself, along the other axis.
         is_turned = name == "values" and np.ndim(given.get("obj", [])) == 0
         if not (is_for_each or is_turned):
-            given[name] = beside_table(given[name])
+            given[name] = transpose_operand(given[name])
     out = given.get("out")
     (target,) = out if isinstance(out, tuple) else (out,)
     if isinstance(target, Arithmetic) and target.ndim == 2:
@@ -160,7 +160,7 @@ def exchange_axes(
             check_split(target, args[position], function.__name__)
         # What is assigned to the transpose of a table that is split by rows goes to the table.
         is_split = target.is_split_by_columns
-        given["out"] = as_stored(target) if is_split else target.session._transposed(target)
+        given["out"] = stored_table(target) if is_split else target.session._transposed(target)
     result = function(*bound.args, **bound.kwargs)
     if isinstance(target, Arithmetic):
         return target

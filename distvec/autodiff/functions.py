@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
-from distvec.array.core.handle import as_stored, check_session
+from distvec.array.core.handle import check_session, stored_table
 from distvec.array.core.operators import Arithmetic
 from distvec.array.products import vdot
 from distvec.array.transposed import transpose
@@ -148,7 +148,7 @@ def _as_split_by_rows(array: Any) -> Any:
             f"grad differentiates by arrays of floats, not of {array.dtype}; "
             f"convert it: x.astype('float64')"
         )
-    return as_stored(array).materialized().copy()
+    return stored_table(array).materialized().copy()
 
 
 def _split_like(array: Any, like: Any) -> Any:
@@ -189,7 +189,7 @@ def _replace_nodes(
 ) -> tuple[list[Any], Any]:
     """``arrays``, and those of ``more``, made of other nodes."""
     held = [one for one in leaves(more) if isinstance(one, Arithmetic)]
-    plain = [*arrays, *map(as_stored, held)]
+    plain = [*arrays, *map(stored_table, held)]
     session = plain[0].session
     with session.holders.lock:
         nodes = substitute(session.graph, [one.node for one in plain], instead)

@@ -15,9 +15,9 @@ from tqdm import tqdm
 from distvec.array.core.handle import (
     Handle,
     SessionBase,
-    as_stored,
     check_session,
     is_split_by_columns,
+    stored_table,
 )
 from distvec.graph.node import Buffer
 from ps_backend.durability.file_checksums import FileRange, blank_ranges, crc32, unit_of, units
@@ -219,7 +219,7 @@ def plan_of(arrays: Mapping[str, Any], *, by_columns: bool) -> SavePlan:
     held: dict[str, Handle] = {}
     for name, one in handles.items():
         check_session(session, one, f"save({name}=...)")  # type: ignore[arg-type]
-        rows: Any = as_stored(one) if by_columns else one
+        rows: Any = stored_table(one) if by_columns else one
         held[name] = rows.materialized().copy()
     nodes = {} if session is None else dict(zip(held, session.compute(*held.values()), strict=True))
     made = []

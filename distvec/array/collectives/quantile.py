@@ -28,7 +28,7 @@ from distvec.array.indexing.getitem import encode_key, get_item
 from distvec.array.reductions import as_axis_tuple, axis_of, keep_axes, sum
 from distvec.array.statistics import align_weights
 from distvec.array.take_put import take_along_axis
-from distvec.array.transposed import exchanging_axes, transpose
+from distvec.array.transposed import supports_column_split, transpose
 from distvec.graph.host_eval import statistic
 from ps_backend.program.collectives import ORDER_STATISTICS
 from ps_backend.program.types import client_type
@@ -175,7 +175,7 @@ NAMES = ("median", "nanmedian", "quantile", "percentile", "nanquantile", "nanper
 # --- medians --------------------------------------------------------------------------------------
 
 
-@exchanging_axes(1)
+@supports_column_split(1)
 def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     x = as_array(name, x).materialized()
     axis = as_axis_tuple(axis)
@@ -203,7 +203,7 @@ def _mean_of_two(a: Any, b: Any, equal: Any) -> Any:
 # --- quantiles ------------------------------------------------------------------------------------
 
 
-@exchanging_axes(1)
+@supports_column_split(1)
 def _quantiles(
     name: str, x: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
 ) -> Any:

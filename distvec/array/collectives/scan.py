@@ -41,7 +41,7 @@ from distvec.array.core.shapes import full, reshape
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import concatenate
 from distvec.array.reductions import axis_of
-from distvec.array.transposed import exchanging_axes
+from distvec.array.transposed import supports_column_split
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
@@ -70,13 +70,13 @@ def cumulative_prod(
     return _cumulative(x, "multiply", axis, dtype, include_initial)
 
 
-@exchanging_axes(unnamed=NotImplemented)
+@supports_column_split(unnamed=NotImplemented)
 def cumsum(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     """Running sums along ``axis``, or of all elements row by row; lazy."""
     return _flat_or_along(a, "add", axis, dtype, out)
 
 
-@exchanging_axes(unnamed=NotImplemented)
+@supports_column_split(unnamed=NotImplemented)
 def cumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     """Running products along ``axis``, or of all elements row by row; lazy."""
     return _flat_or_along(a, "multiply", axis, dtype, out)
@@ -92,7 +92,7 @@ def nancumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     return cumprod(_without_nan(a, 1), axis, dtype, out)
 
 
-@exchanging_axes(1)
+@supports_column_split(1)
 def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     """``ufunc.accumulate``: running results along ``axis``; lazy.
 
@@ -106,7 +106,7 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: A
     return _stored_running(array, scan, 0 if axis is None else axis, dtype, out)
 
 
-@exchanging_axes(unnamed=NotImplemented)
+@supports_column_split(unnamed=NotImplemented)
 def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -> A:
     x = _at_least_a_vector(x)
     if axis is None and x.ndim > 1:

@@ -22,7 +22,7 @@ from distvec.array.elementwise import apply, full_like, zeros_like
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import concatenate
 from distvec.array.reductions import any as any_of
-from distvec.array.transposed import exchanging_axes
+from distvec.array.transposed import supports_column_split
 from distvec.graph.build import check_dtype
 from ps_backend.program.collectives import ASSIGN
 
@@ -141,7 +141,7 @@ _FEW = 8
 _BOOL = np.dtype(np.bool_)
 
 
-@exchanging_axes()
+@supports_column_split()
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
     kind: Any = None,

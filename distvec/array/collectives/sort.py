@@ -19,7 +19,7 @@ from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import full, reshape
 from distvec.array.elementwise import array_among
 from distvec.array.indexing.getitem import get_item
-from distvec.array.transposed import exchanging_axes
+from distvec.array.transposed import supports_column_split
 from ps_backend.program.collectives import ORDER, SORT, STARTS, VALUES
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
@@ -143,7 +143,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     return order
 
 
-@exchanging_axes(unnamed=NotImplemented)
+@supports_column_split(unnamed=NotImplemented)
 def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
     x = array_among(_NAMES[number], (x,)).materialized()
     if axis is None:

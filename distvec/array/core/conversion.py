@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.core.handle import Handle, as_stored
+from distvec.array.core.handle import Handle, stored_table
 from distvec.array.core.shapes import reshape
 from distvec.diagnostics.profile import measured
 from distvec.graph.node import Buffer
@@ -26,7 +26,7 @@ _CPU = 1  # as DLPack numbers kinds of devices
 
 def persist(x: H) -> H:
     """Compute the array, keep it on the servers, and return it. One message per program."""
-    x.session.evaluate(as_stored(x))
+    x.session.evaluate(stored_table(x))
     return x
 
 
@@ -47,7 +47,7 @@ def buffer_of(x: Handle) -> Buffer:
 
 def numpy(x: Handle) -> npt.NDArray[Any]:
     """The values, pulled to the client: evaluation, then one message per server."""
-    held = as_stored(x.copy())
+    held = stored_table(x.copy())
     (node,) = x.session.compute(held)
     value: Any = node.value
     if node.on_client:
@@ -114,7 +114,7 @@ def as_bytes(x: Handle) -> bytes:
 
 
 def _transferred(x: Handle, what: str) -> npt.NDArray[Any]:
-    stored = as_stored(x)
+    stored = stored_table(x)
     x.session.transfer_implicitly(stored.node, what, x.size)
     x.session.evaluate_implicitly(stored, what)
     return numpy(x)

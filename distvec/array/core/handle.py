@@ -239,7 +239,7 @@ def check_split(out: Any, result: Any, name: str) -> None:
         raise TypeError(f"numpy.{name}: out= must be split by columns as well")
 
 
-def as_stored(x: Any) -> Any:
+def stored_table(x: Any) -> Any:
     """``x`` as servers have it, split by rows: the transpose of one that is split by columns."""
     return x.table if x.is_split_by_columns else x
 

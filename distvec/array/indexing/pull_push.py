@@ -19,7 +19,7 @@ from distvec.array.core.handle import (
 )
 from distvec.array.core.operators import elementwise
 from distvec.array.core.shapes import put
-from distvec.array.transposed import beside_table
+from distvec.array.transposed import transpose_operand
 from distvec.diagnostics.profile import measured
 from distvec.graph import build
 from distvec.graph.node import Buffer
@@ -186,7 +186,7 @@ def join_rows(name: str, x: Any, where: npt.NDArray[np.int64], given: Any) -> No
     check_not_slice(x)
     if not len(where):
         return
-    table, values = x.table, _values_beside(x, where, given)
+    table, values = x.table, _row_values(x, where, given)
     with table.write_lock:
         type = array_type(table.space, x.dtype, (len(where),))
         args = table, express(table, build.broadcast_to, values, type), where
@@ -194,14 +194,14 @@ def join_rows(name: str, x: Any, where: npt.NDArray[np.int64], given: Any) -> No
         table.rebind(joined.node)
 
 
-def _values_beside(x: Any, where: npt.NDArray[np.int64], given: Any) -> Any:
+def _row_values(x: Any, where: npt.NDArray[np.int64], given: Any) -> Any:
     """Values in the dtype of ``x``, with their axes exchanged: a column for each index.
 
     ``ValueError`` where the shape does not fit, ``TypeError`` where NumPy refuses the cast.
     """
     table = x.table
     if not hasattr(given, "session"):
-        column = beside_table(check_addable(x, where, given))
+        column = transpose_operand(check_addable(x, where, given))
         if column.ndim and len(column) == len(table) > 1:
             return table.session.array(column)
         row = column.ravel() if column.ndim else column
@@ -211,4 +211,4 @@ def _values_beside(x: Any, where: npt.NDArray[np.int64], given: Any) -> Any:
         raise ValueError(f"{len(where)} indices but values of shape {given.shape}")
     if not np.can_cast(given.dtype, x.dtype, "same_kind"):
         raise TypeError(f"Cannot cast values from {given.dtype!r} to {x.dtype!r}; use astype")
-    return beside_table(given).astype(x.dtype)
+    return transpose_operand(given).astype(x.dtype)

@@ -23,12 +23,12 @@ from distvec.array import elementwise, products, reductions
 from distvec.array.collectives.core import collective
 from distvec.array.core.conversion import item, numpy
 from distvec.array.core.handle import (
-    as_stored,
     check_session,
     express,
     host_array,
     is_split_by_columns,
     make,
+    stored_table,
 )
 from distvec.array.core.keywords import NOT_GIVEN
 from distvec.array.core.operators import Arithmetic
@@ -127,7 +127,7 @@ def collected_on_host(like: Any, array: Any, name: str) -> Any:
 
 
 def _check_size(array: Any, name: str) -> None:
-    if array.size <= MOST_ELEMENTS or as_stored(array).node.on_client:
+    if array.size <= MOST_ELEMENTS or stored_table(array).node.on_client:
         return
     hint = "pull the values with x.numpy() and call it on those"
     if array.ndim == 2 and array.shape[0] != array.shape[1]:

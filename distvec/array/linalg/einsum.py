@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array import products
-from distvec.array.core.handle import as_stored, check_cast, express, make
+from distvec.array.core.handle import check_cast, express, make, stored_table
 from distvec.array.core.keywords import store
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import array_among
@@ -56,7 +56,7 @@ def einsum(
     others go from server to server. Labels may be lists of integers, as in NumPy.
     """
     subscripts, given = _as_text(operands)
-    like = as_stored(array_among("einsum", tuple(given)))
+    like = stored_table(array_among("einsum", tuple(given)))
     arrays = [products.as_factor(like, one, "einsum") for one in given]
     if dtype is not None:
         arrays = [_cast(one, check_dtype(dtype), casting) for one in arrays]

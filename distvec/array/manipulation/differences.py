@@ -25,10 +25,10 @@ from distvec.array.manipulation.join import (
 )
 from distvec.array.manipulation.rearrange import part
 from distvec.array.reductions import sum
-from distvec.array.transposed import exchanging_axes
+from distvec.array.transposed import supports_column_split
 
 
-@exchanging_axes()
+@supports_column_split()
 def diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
 ) -> Any:
@@ -144,7 +144,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.28318
 # --- slopes ---------------------------------------------------------------------------------------
 
 
-@exchanging_axes(unnamed=(0, 1))
+@supports_column_split(unnamed=(0, 1))
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Slopes along each axis, of second order within: ``numpy.gradient``. One sweep an axis.
 

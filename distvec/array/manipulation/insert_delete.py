@@ -21,13 +21,13 @@ from distvec.array.manipulation.rearrange import part
 from distvec.array.manipulation.repeat import take_along_columns
 from distvec.array.reductions import any as any_of
 from distvec.array.reductions import max, min
-from distvec.array.transposed import exchanging_axes
+from distvec.array.transposed import supports_column_split
 
 MOST_PLACES = 1 << 10
 """At so many places of an axis that is split over servers elements are put in."""
 
 
-@exchanging_axes(unnamed=NotImplemented)
+@supports_column_split(unnamed=NotImplemented)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     """Without the elements, rows or columns that ``obj`` names: ``numpy.delete``. Lazy.
 
@@ -101,7 +101,7 @@ def _without(arr: Any, obj: Any, axis: int) -> Any:
 # --- insert ---------------------------------------------------------------------------------------
 
 
-@exchanging_axes(unnamed=NotImplemented)
+@supports_column_split(unnamed=NotImplemented)
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     """With ``values`` before the indices ``obj``, which the client has: ``numpy.insert``. Lazy.
 

@@ -25,7 +25,7 @@ from distvec.array.core.handle import (
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape
 from distvec.array.elementwise import array_among
-from distvec.array.transposed import beside_table, exchanged_axes, transpose
+from distvec.array.transposed import exchanged_axes, transpose, transpose_operand
 from distvec.graph import build, view_nodes
 from distvec.graph.build import check_dtype
 from ps_backend.program.spaces import DenseSpace
@@ -149,7 +149,7 @@ def concatenate(
     """
     given = as_joinable("concatenate", arrays)
     if axis is not None and _are_split_by_columns(given):
-        tables = list(map(beside_table, given))
+        tables = list(map(transpose_operand, given))
         return transpose(concatenate(tables, exchanged_axes(axis), dtype=dtype, casting=casting))
     if axis is None:
         given, axis = [_flat(one) for one in given], 0

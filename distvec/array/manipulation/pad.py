@@ -15,7 +15,7 @@ from distvec.array.indexing.getitem import gather, get_item
 from distvec.array.manipulation.join import concatenate, row_index
 from distvec.array.manipulation.rearrange import part
 from distvec.array.manipulation.repeat import take_along_columns
-from distvec.array.transposed import exchanging_axes
+from distvec.array.transposed import supports_column_split
 
 _FEW = 4
 """So many copies of an edge at most are read with the rest; more wait for its value."""
@@ -103,7 +103,7 @@ def _lengths(given: Any, shape: tuple[int, ...]) -> list[tuple[int, int]]:
     ]
 
 
-@exchanging_axes()
+@supports_column_split()
 def _along(x: Any, axis: int, before: int, after: int, mode: str, setting: Any) -> Any:
     if mode == "edge":
         pieces = [*_edge(x, axis, 0, before), x, *_edge(x, axis, x.shape[axis] - 1, after)]

@@ -21,7 +21,7 @@ from distvec.array.manipulation.join import (
     concatenate_rows,
     row_index,
 )
-from distvec.array.transposed import exchanging_axes, transpose
+from distvec.array.transposed import supports_column_split, transpose
 
 MOST_COLUMNS = 1 << 12
 """A row has so many elements at most where repeating makes tables."""
@@ -34,7 +34,7 @@ def take_along_columns(x: Any, axis: int, indices: npt.NDArray[np.int64]) -> Any
     return getitem.take_columns(x, indices)
 
 
-@exchanging_axes(unnamed=NotImplemented)
+@supports_column_split(unnamed=NotImplemented)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """Each element so many times, or each row or column: ``numpy.repeat``. Lazy.
 
