@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
+import numexpr
 import numpy as np
 
 import distvec as dv
@@ -68,6 +69,7 @@ def measure(options: argparse.Namespace) -> Report:
     lengths = [int(n) for n in options.lengths or ()]
     lengths = lengths or [*(QUICK_LENGTHS if options.quick else LENGTHS)]
     made = []
+    numexpr.set_num_threads(1)
     with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
         for group in options.only:
             rows: dict[str, list[float | None]] = {}

@@ -1,18 +1,18 @@
 """Kernels: a sweep's structure compiled to one pass over memory.
 
-Five engines stand behind one interface, ``Kernel``:
+Four engines stand behind one interface, ``Kernel``:
 
 =======  =====================================================================================
 numpy    needs no compiler: NumPy's functions, chunk by chunk, in few temporary arrays that are used
-         again; for short arrays, and for what is new
+         again; for short arrays, for what is new; and, chunk by chunk of whole rows, for sweeps
+         that are not flat, as those with rows of several shapes or reductions along axis 0, and
+         for float16
 numexpr  the same, with chains of steps as expressions of numexpr; for arrays that are not short,
          where numba is not installed, or where ``engine="numexpr"`` asks for it
 mixed    NumPy's inner loops on tiles that stay in the cache, which are reduced there, by one
          compiled interpreter, beside compiled loops for linear combinations and inner products;
          all sweeps share them. For arrays of middle length, and for very long sweeps
 numba    one loop compiled for the structure, at the speed of memory; for long arrays
-rows     NumPy's functions, chunk by chunk of whole rows; for sweeps that are not flat, such as
-         those with rows of several shapes, or reductions along axis 0, and for float16
 =======  =====================================================================================
 
 Compilation is *tiered* (``tiering``): a sweep that has the same bits on every engine
@@ -21,7 +21,8 @@ its loops are loaded, and numba once the sweep is hot, or at once if its machine
 All other sweeps run on one engine, which their length and structure choose.
 
 The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering`` spells out the
-steps that the engine has no loop for. numpy lists instructions (``numpy_engine``). mixed
+steps that the engine has no loop for. numpy lists instructions
+(``numpy_instructions``) and runs them (``numpy_engine``). mixed
 (``compiled.mixed_engine``) makes programs of NumPy's loops (``compiled.tile_program``), which
 ``compiled.tile_interpreter`` runs, in turns with the other steps. For numba, ``lowering.split``
 takes out the calls of loops that are compiled already, and orders them and the loops between them;
@@ -40,8 +41,8 @@ from math import prod
 from ps_backend.kernels.kernel import Flattened, has_compiler
 from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering import for_numba, split
+from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.kernels.reproducible import has_same_bits
-from ps_backend.kernels.rows.engine import RowsKernel
 from ps_backend.kernels.tiering import (
     TieredKernel,
     TierPlan,
@@ -71,10 +72,15 @@ _NEVER_COMPILED = frozenset({"float16"})
 """Dtypes that numba has no arithmetic of; NumPy has."""
 NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile; what ``split`` takes out of them does not count."""
+LEAST_STEPS_OF_CALL = 4
+"""Compiled steps for each call of a loop of NumPy's: with fewer the tiles are faster, by a fifth
+for float64 and by half for float32 (docs/cost.md)."""
 
 
 def engine_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
-    """One of the five by name, from the program and the *global* length alone.
+    """One of the four by name, from the program and the *global* length alone.
+
+    ``"rows"`` is numpy where no other can be.
 
     Neither timing nor the number of servers has a say, so a run can be repeated bit for bit.
     ``choice``: one of ``arguments.ENGINES``.
@@ -90,6 +96,9 @@ def engine_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
         return "mixed"  # as below: a plain step is a step of the parts
     parts = split(for_numba(sweep))
     if is_short and (parts.steps or not (sweep.steps or parts.dots)):
+        return "mixed"
+    calls = len(parts.calls) - len(parts.combinations)
+    if len(parts.rest.steps) < LEAST_STEPS_OF_CALL * calls:
         return "mixed"
     has_text = all(ops.TABLE[step.op].numba for step in parts.rest.steps)
     return "numba" if has_text and parts.steps <= NUMBA_MOST_STEPS else "mixed"
@@ -165,11 +174,7 @@ def compile_sweep(sweep: Sweep, length: int, choice: str = "auto") -> Kernel:
 def _compile(sweep: Sweep, engine: str) -> Kernel:
     if engine.startswith("tiered"):
         return _tiered(sweep, engine)
-    if engine == "rows":
-        return RowsKernel(sweep)
-    if engine == "numpy":
-        from ps_backend.kernels.numpy_engine import NumpyKernel
-
+    if engine in ("numpy", "rows"):
         return NumpyKernel(sweep)
     with suppress(ImportError):  # of a numba that is installed, and refuses this NumPy
         if engine == "numba":

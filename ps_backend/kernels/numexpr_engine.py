@@ -20,7 +20,9 @@ import numexpr
 import numpy as np
 from numexpr import expressions
 
-from ps_backend.kernels.numpy_engine import Instruction, NumpyKernel
+from ps_backend.kernels.numpy_engine import NumpyKernel
+from ps_backend.kernels.numpy_instructions import Run
+from ps_backend.program.row_ops import Place
 from ps_backend.program.sweep import Step, Sweep
 
 _KINDS: Mapping[str, type] = MappingProxyType(
@@ -94,8 +96,8 @@ class _Tree:
     steps: int
 
 
-def fused(sweep: Sweep, instructions: Sequence[Instruction]) -> list[Instruction]:
-    """The ``instructions`` of ``sweep``, of which some are expressions that others have become."""
+def fused(sweep: Sweep) -> dict[int, tuple[Step, Run]]:
+    """By value of ``sweep`` the expression that it is, as a step on other values."""
     first = len(sweep.inputs) + len(sweep.scalars)
     uses = Counter(arg for step in sweep.steps for arg in step.args)
     trees: dict[int, _Tree] = {}
@@ -115,17 +117,12 @@ def fused(sweep: Sweep, instructions: Sequence[Instruction]) -> list[Instruction
             tree = _joined(step, operands)
         trees[value] = tree
         inlined |= {arg for arg, one in operands.items() if one.steps}
-    found = []
-    for one in instructions:
-        made = trees.get(one.target)
-        if one.target in inlined:
-            continue
-        if made is None or made.steps < _LEAST_STEPS:
-            found.append(one)
-            continue
-        leaves = tuple(sorted(made.leaves))
-        apply = _expression(made.text, tuple((f"v{k}", sweep.types[k].dtype) for k in leaves))
-        found.append(Instruction(one.target, leaves, apply, one.dtype, fills=True))
+    found = {}
+    for value, tree in trees.items():
+        if value not in inlined and tree.steps >= _LEAST_STEPS:
+            leaves = tuple(sorted(tree.leaves))
+            run = _expression(tree.text, tuple((f"v{k}", sweep.types[k].dtype) for k in leaves))
+            found[value] = Step("numexpr", leaves, sweep.types[value]), run
     return found
 
 
@@ -159,11 +156,11 @@ def _joined(step: Step, operands: Mapping[int, _Tree]) -> _Tree:
 
 
 @lru_cache(maxsize=256)
-def _expression(text: str, types: tuple[tuple[str, str], ...]) -> Any:
+def _expression(text: str, types: tuple[tuple[str, str], ...]) -> Run:
     """What computes an expression of arrays and numbers into ``out``."""
     program: Any = numexpr.NumExpr(text, [(name, _KINDS[dtype]) for name, dtype in types])
 
-    def run(*args: Any, out: np.ndarray) -> np.ndarray:
+    def run(out: Any, place: Place, *args: Any) -> np.ndarray:
         arrays = map(np.asarray, args)
         found: np.ndarray = program(*arrays, out=out, order="C", casting="no", ex_uses_vml=False)
         return found

@@ -1,377 +1,482 @@
-"""The NumPy engine: a sweep run chunk by chunk, each chunk small enough for the cache.
+"""The NumPy engine: a sweep by NumPy's functions, over chunks of rows that fit the cache.
 
-Every step is a call of NumPy's function, which writes into memory that a value before it has left:
-a chain of any length needs two arrays of one chunk. Nothing is compiled.
+The blocks of a run are shared out to threads, each of which walks its own ones from the first to
+the last, in slices between which others may go first. A chunk is part of a block, or some whole
+ones; results of more than one row are computed block by block, so that the bits of a block are
+the same wherever the run begins and ends.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.kernel import Arrays
 from ps_backend.kernels.lowering import for_numpy
-from ps_backend.kernels.threads import Pause, no_pause
+from ps_backend.kernels.numpy_instructions import (
+    Expressions,
+    Instruction,
+    Listed,
+    Recipe,
+    SlotList,
+    constants_of,
+    fills,
+    function_of,
+    recipe_of,
+)
+from ps_backend.kernels.numpy_reductions import (
+    AllRows,
+    Fold,
+    InOrder,
+    InTree,
+    ListedRows,
+    Of,
+    PerBlock,
+    joined_tree,
+    reduce_blocks,
+    reduction_of,
+)
+from ps_backend.kernels.threads import Pause, no_pause, pool, thread_count
 from ps_backend.program import ops
-from ps_backend.program.reducers import REDUCERS, Reducer
+from ps_backend.program.partials import layout_of, of_tree, partial_types
+from ps_backend.program.reducers import REDUCERS
+from ps_backend.program.row_ops import Place
 from ps_backend.program.sweep import Reduction, Scalar, Sweep, partial_dtypes
-
-_CHUNK = 1 << 15
-_FLOAT = np.dtype(np.float64)
-_FEW_ELEMENTS = 1 << 14
-"""Of all values together."""
-_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_LONG_WORK = 1 << 22
-"""Elements computed, over all instructions, above which one chunk is worth several pauses."""
-
-Array = npt.NDArray[np.generic]
-Partials = list[list[tuple[Array, ...]]]
-"""By reduction, chunk by chunk."""
-Spare = dict[np.dtype[Any], list[Array]]
-"""By dtype, arrays of a chunk that nobody needs."""
+from ps_backend.program.types import ValueType
+from ps_backend.serial_blas import serial_blas
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
-    """Compute one value of the sweep from others."""
+class Reducing:
+    """A reduction as the engine runs it."""
 
-    target: int
-    args: tuple[int, ...]
-    apply: Callable[..., Any]
-    dtype: np.dtype[Any]
-    fills: bool = False
-    """Takes ``out``, an array of the dtype."""
-    apart: bool = False
-    """And that must not lie where an argument does."""
+    reduction: Reduction
+    layout: str
+    types: tuple[ValueType, ...]
+    """Of its partial results."""
+    reduce: Of
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether all blocks of a chunk can be reduced at once: each to one element."""
+        return not self.layout
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The arguments that have a value in each slot."""
+        return self.reduction.args[: 1 if self.layout == "listed" else None]
 
 
-Fuse = Callable[[Sweep, Sequence[Instruction]], list[Instruction]]
+class SweepRun:
+    """One call of a kernel: what all its threads share."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        recipe: Recipe,
+        reducing: Sequence[Reducing],
+        inputs: Arrays,
+        scalars: Sequence[Scalar],
+        outputs: Arrays,
+        place: tuple[int, int, int, int],
+    ) -> None:
+        """``place``: first slot, slots, slots of a block, most slots of a chunk.
+
+        A chunk is part of a block, or some whole ones.
+        """
+        self.sweep, self.recipe, self.reducing = sweep, recipe, reducing
+        self.inputs, self.outputs = inputs, outputs
+        self.offset, self.length, self.block_size, self.chunk = place
+        self.constants = constants_of(recipe, sweep, scalars)
+        named = [one.listed for one in recipe.instructions if one.listed is not None]
+        named += [one.reduction.args[1] for one in reducing if one.layout == "listed"]
+        self.lists = {value: SlotList(self.constants[value]) for value in named}
+        self.listed = {
+            k: Listed(self.lists[one.reduction.args[1]], self.offset, self.length)
+            for k, one in enumerate(reducing)
+            if one.layout == "listed"
+        }
+        self.arrays = [self._arrays_of(k, one) for k, one in enumerate(reducing)]
+        """By reduction what its partial results go to, but for those in trees."""
+        self.may_skip = not sweep.outputs and len(self.listed) == len(reducing)
+        self.types = sweep.types
+        self._shared = [
+            {k for k, array in enumerate(inputs) if np.may_share_memory(array, out)}
+            for out in outputs
+        ]
+        """By output the inputs that lie where it does."""
+        self.in_place = any(self._shared)
+        self.direct = [self._direct(one) for one in recipe.instructions]
+        """By instruction the output that it may write to at once."""
+        written = {one.target for one, array in self._placed() if array is not None}
+        first = {value: k for k, value in reversed(list(enumerate(sweep.outputs)))}
+        self.stores = [
+            (outputs[k], value)
+            for k, value in enumerate(sweep.outputs)
+            if value not in written or k != first[value]
+        ]
+        """The other outputs, and their values."""
+        self.tiles = self._tiles()
+        """What is the same in every row, so often as rows are taken together."""
+
+    def _arrays_of(self, k: int, one: Reducing) -> list[npt.NDArray[Any]]:
+        match one.layout:
+            case "tree":
+                return []
+            case "slots":
+                entries = self.length
+            case "listed":
+                entries = self.listed[k].count
+            case _:
+                entries = -(-self.length // self.block_size)
+        return [np.empty((entries, *value.row), value.dtype) for value in one.types]
+
+    def _placed(self) -> Iterator[tuple[Instruction, npt.NDArray[Any] | None]]:
+        return zip(self.recipe.instructions, self.direct, strict=True)
+
+    def _direct(self, one: Instruction) -> npt.NDArray[Any] | None:
+        if one.output is None:
+            return None
+        is_free = self._shared[one.output].isdisjoint(one.late)
+        return self.outputs[one.output] if is_free else None
+
+    def _tiles(self) -> dict[tuple[int, int], npt.NDArray[Any]]:
+        return {
+            (one.tiled, arg): np.tile(self.constants[arg], one.tiled)
+            if self.constants[arg].ndim
+            else self.constants[arg]
+            for one in self.recipe.instructions
+            if one.tiled
+            for arg in one.args
+            if arg in self.constants
+        }
+
+    def folds(self, block: int) -> list[Fold]:
+        """What a walk from ``block`` on accumulates."""
+        return [self._fold(k, one, block) for k, one in enumerate(self.reducing)]
+
+    def _fold(self, k: int, one: Reducing, block: int) -> Fold:
+        reducer = REDUCERS[one.reduction.op]
+        match one.layout:
+            case "tree":
+                return InTree(one.reduce, reducer, self.offset // self.block_size + block)
+            case "slots":
+                return AllRows(self.arrays[k][0], self.offset)
+            case "listed":
+                return ListedRows(self.arrays[k][0], self.listed[k])
+        if reducer.in_order is not None and self.arrays[k][0].dtype == np.float64:
+            return InOrder(reducer.in_order, reducer, block, self.arrays[k])
+        return PerBlock(one.reduce, reducer, block, self.arrays[k])
+
+    def partials(self, walks: Sequence[BlockWorker]) -> list[npt.NDArray[Any]]:
+        """What the walks have left."""
+        found: list[npt.NDArray[Any]] = []
+        for k, one in enumerate(self.reducing):
+            found += self.arrays[k]
+            if one.layout == "tree":
+                tree = joined_tree([walk.folds[k] for walk in walks])
+                found += of_tree(self.sweep, one.reduction, tree)
+        return found
+
+
+class BlockWorker:
+    """One thread's way over blocks ``first .. last-1`` of a job."""
+
+    def __init__(self, job: SweepRun, first: int, last: int) -> None:
+        self._job = job
+        self._row = first * job.block_size
+        self._end = min(last * job.block_size, job.length)
+        rows = min(job.chunk, job.length)
+        self._scratch = [np.empty((rows, *t.row), t.dtype) for t in job.recipe.scratch]
+        self._place = Place(block=job.block_size)
+        self._values: list[Any] = [job.constants.get(value) for value in range(len(job.types))]
+        self.folds = job.folds(first)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has come to its end."""
+        return self._row >= self._end
+
+    def advance(self, chunks: int) -> None:
+        """Go on for so many chunks."""
+        size = max(self._job.block_size, self._job.chunk)
+        with np.errstate(all="ignore"):  # of this thread
+            for _ in range(chunks):
+                if self._job.may_skip:
+                    self._skip()
+                if self.is_over:
+                    return
+                low = self._row
+                self._row = min(low + self._job.chunk, low - low % size + size, self._end)
+                self._chunk(low, self._row)
+
+    def _skip(self) -> None:
+        """To the next chunk that something is wanted of."""
+        job = self._job
+        wanted = [one.next(job.offset + self._row) for one in job.listed.values()]
+        row = min((slot - job.offset for slot in wanted if slot is not None), default=self._end)
+        start = row - row % job.block_size
+        self._row = max(self._row, start + (row - start) // job.chunk * job.chunk)
+
+    def _chunk(self, low: int, high: int) -> None:
+        job, values, length = self._job, self._values, high - low
+        self._place.first, self._place.length = job.offset + low, length
+        for value, array in enumerate(job.inputs):
+            values[value] = array[low:high]
+        for one, output in zip(job.recipe.instructions, job.direct, strict=True):
+            if output is not None:
+                out: Any = output[low:high]
+            else:
+                out = None if one.scratch is None else self._scratch[one.scratch][:length]
+            args = [values[arg] for arg in one.args]
+            if one.row_op is not None:
+                values[one.target] = self._of_rows(one, out, args)
+            elif one.tiled and length % one.tiled == 0:
+                self._side_by_side(one, out, args)
+                values[one.target] = out
+            else:
+                values[one.target] = one.run(out, self._place, *args)
+        if self.folds:
+            self._reduce(low, high)
+        # Last, as an output may lie where an input was, which others may be views of.
+        for output, given in [(array[low:high], self._last(value)) for array, value in job.stores]:
+            np.copyto(output, given)
+
+    def _of_rows(self, one: Instruction, out: Any, args: list[Any]) -> Any:
+        place = self._place
+        place.params, place.row = one.step.params, one.step.type.row
+        if one.listed is not None:
+            listed = self._job.lists[one.listed]
+            place.entries, place.slots = listed.within(place.first, place.length)
+        for k in one.constants:
+            args[k] = self._whole(one.args[k], place.length)
+        return one.run(out, place, *args)
+
+    def _side_by_side(self, one: Instruction, out: Any, args: list[Any]) -> None:
+        """Many short rows as one, beside as many copies of what is the same in each of them."""
+        tiles, rows = self._job.tiles, out.shape[0] // one.tiled
+        wide = [
+            tiles[one.tiled, arg] if (one.tiled, arg) in tiles else value.reshape(rows, -1)
+            for arg, value in zip(one.args, args, strict=True)
+        ]
+        one.run(out.reshape(rows, -1), self._place, *wide)
+
+    def _reduce(self, low: int, high: int) -> None:
+        """Take the chunk into the accumulators: part of a block, or some whole ones."""
+        job, size = self._job, self._job.block_size
+        for k, (reducing, fold) in enumerate(zip(job.reducing, self.folds, strict=True)):
+            given = [self._whole(arg, high - low) for arg in reducing.values]
+            if reducing.by_blocks and size <= job.chunk:
+                width = given[0].size // (high - low)
+                first, values = (job.offset + low) * width, given[0].reshape(-1)
+                parts = reduce_blocks(reducing.reduction, values, first, size * width)
+                for array, part in zip(job.arrays[k], parts, strict=True):
+                    array[low // size :][: len(part)] = part
+                continue
+            for start in range(low, high, size):
+                end = min(start + size, high)
+                fold.add(job.offset + start, *[one[start - low : end - low] for one in given])
+                if end % size == 0 or end == job.length:
+                    fold.end_block()
+
+    def _last(self, value: int) -> Any:
+        """What is stored at the end, where nothing that is stored before can change it."""
+        return self._values[value].copy() if self._job.in_place else self._values[value]
+
+    def _whole(self, value: int, length: int) -> Any:
+        """A value as an array with a row for each slot, also where it is constant."""
+        if value not in self._job.constants:
+            return self._values[value]
+        return np.broadcast_to(self._values[value], (length, *self._job.types[value].row))
+
+
+_CHUNK = 1 << 16
+"""Elements of the widest value of a chunk: a few such arrays fit the cache of a core."""
+_STREAMED = 1 << 18
+"""The same where nothing is kept in between."""
+_LEAST_ROWS = 512
+"""Of a chunk, where matrices are multiplied: by fewer rows a matrix is read too often."""
+_TRIANGLES = 4
+"""Triangles that a chunk has rows for, where it is made one: else joining them costs as much."""
+_SLICE_WORK = 1 << 24
+"""Elements computed that a thread goes on for without a pause: some 50 ms."""
+_ALONE = 1 << 18
+"""Elements computed that are not worth a second thread."""
+_FEW_ELEMENTS = 1 << 16
+"""Of all values together, for which no memory is used again: it costs more than it saves."""
+_ITEM_BYTES = 8
+"""Of the widest dtype."""
+_PRODUCTS = 8
+"""Products that BLAS adds up in the time of one element of a step."""
 
 
 class NumpyKernel:
-    """A list of instructions over chunks; see ``kernels.Kernel`` for the call."""
+    """See ``kernels.Kernel`` for the call."""
 
-    def __init__(self, sweep: Sweep, fuse: Fuse | None = None, chunk: int = _CHUNK) -> None:
-        """``fuse``: what makes fewer instructions of those of a sweep. ``chunk``: elements."""
+    def __init__(
+        self,
+        sweep: Sweep,
+        fuse: Callable[[Sweep], Expressions] | None = None,
+        chunk: int = _CHUNK,
+    ) -> None:
+        """``fuse`` finds expressions, which have threads of their own. ``chunk``: elements."""
         self._sweep = sweep = for_numpy(sweep)
-        self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
-        first = len(sweep.inputs) + len(sweep.scalars)
-        self._instructions = [_plain(sweep, value) for value in range(first, len(sweep.types))]
-        self._most_at_once = _FEW_ELEMENTS if fuse is None else 0
-        if fuse is not None:
-            self._instructions = fuse(sweep, self._instructions)
-        self._chunk = chunk
-        self._last_uses, self._most_alive = _lives(sweep, self._instructions)
-        self._direct = _stored_at_once(sweep)
-        self._unknown = [None] * len(sweep.steps)
-        self._partials = [partial_dtypes(r, sweep.types[r.args[0]]) for r in sweep.reductions]
+        self._recipe = recipe = recipe_of(sweep, fuse)
+        self._reducing = [
+            Reducing(r, layout_of(r), partial_types(sweep, r), reduction_of(sweep, r))
+            for r in sweep.reductions
+        ]
+        self._multiplies = any(
+            one.row_op is not None and one.row_op.products for one in recipe.instructions
+        ) or any(r.op in ("gram", "triangle") for r in sweep.reductions)
+        self._least_rows = _LEAST_ROWS
+        if any(r.op == "triangle" for r in sweep.reductions):
+            self._least_rows = max(_LEAST_ROWS, _TRIANGLES * max(map(prod, sweep.rows)))
+        streams = all(one.output is not None for one in recipe.instructions)
+        self._chunk = _STREAMED if streams and fuse is None else chunk
+        self._width = max((prod(row) for row in sweep.rows), default=1)
+        self._work = self._width * (len(recipe.instructions) + len(sweep.results) + 1)
+        if self._multiplies:  # by a large matrix, or to one
+            matrices = [*sweep.scalars, *(t for one in self._reducing for t in one.types)]
+            self._work += max(prod(value.row) for value in matrices) // _PRODUCTS
+        self._has_threads = fuse is not None
+        self._few = _Few(sweep) if fuse is None and sweep.is_flat and not sweep.row else None
 
     def __call__(
         self,
-        inputs: Sequence[Array],
+        inputs: Arrays,
         scalars: Sequence[Scalar],
-        outputs: Sequence[Array],
+        outputs: Arrays,
         offset: int,
         length: int,
         block_size: int,
         pause: Pause = no_pause,
-    ) -> list[Array]:
+    ) -> list[npt.NDArray[np.generic]]:
         """Run over one server's range; see ``kernels.Kernel``."""
-        if 0 < length <= block_size and length * len(self._dtypes) <= self._most_at_once:
-            return self._at_once(inputs, scalars, outputs, offset, length, block_size)
-        sweep = self._sweep
-        first = len(sweep.inputs)
-        partials: Partials = [[] for _ in sweep.reductions]
-        chunk = chunk_of(block_size, self._chunk)
-        spare: Spare = defaultdict(list)
+        few = self._few
+        if few is not None and 0 < length <= few.most:
+            return few.run(inputs, scalars, outputs, offset, length, block_size)
+        place = (offset, length, block_size, self.chunk_rows(block_size))
         # NumPy warns of the special values that the client's user handles; a server has no user.
-        with np.errstate(all="ignore"):
-            typed = [self._dtypes[k].type(value) for k, value in enumerate(scalars, first)]
-            for low in range(0, length, chunk):
-                high = min(low + chunk, length)
-                values = [array[low:high] for array in inputs] + typed + self._unknown
-                written = [array[low:high] for array in outputs]
-                if low:
-                    pause()
-                own = self._compute(values, written, spare, offset + low, high - low, pause)
-                for k, reduction in enumerate(sweep.reductions):
-                    operand = values[reduction.args[0]]
-                    if operand.ndim == 0:
-                        operand = np.broadcast_to(operand, (high - low,))
-                    partials[k].append(reduce_blocks(reduction, operand, offset + low, block_size))
-                # Last, as an output may lie where an input was.
-                for k, (array, value) in enumerate(zip(written, sweep.outputs, strict=True)):
-                    if k != self._direct:
-                        array[:] = values[value]
-                for value, array in own.items():
-                    spare[self._dtypes[value]].append(array)
-        return joined(self._partials, [partials])
+        with np.errstate(all="ignore"), serial_blas() if self._multiplies else nullcontext():
+            job = SweepRun(
+                self._sweep, self._recipe, self._reducing, inputs, scalars, outputs, place
+            )
+            walks = self._walks(job)
+            self._run(walks, max(1, _SLICE_WORK // (self._work * job.chunk)), pause)
+            return job.partials(walks)
 
-    def _at_once(
+    def _walks(self, job: SweepRun) -> list[BlockWorker]:
+        """One for each thread."""
+        blocks = -(-job.length // job.block_size)
+        is_alone = self._has_threads or self._work * job.length <= _ALONE
+        threads = 1 if is_alone else min(thread_count(), blocks)
+        cuts = [blocks * part // threads for part in range(threads + 1)]
+        return [BlockWorker(job, low, high) for low, high in pairwise(cuts)]
+
+    def _run(self, walks: Sequence[BlockWorker], chunks: int, pause: Pause) -> None:
+        """To their ends, with a pause after so many chunks of each."""
+        while left := [walk for walk in walks if not walk.is_over]:
+            if len(left) == 1:
+                left[0].advance(chunks)
+            else:
+                list(pool().map(BlockWorker.advance, left, [chunks] * len(left)))
+            pause()
+
+    def chunk_rows(self, block_size: int) -> int:
+        """Rows of a chunk: part of a block, or some whole ones."""
+        rows = max(1, self._chunk // self._width)
+        if self._multiplies:
+            rows = max(rows, self._least_rows)
+        if rows < block_size:
+            return 1 << (rows.bit_length() - 1)
+        return rows // block_size * block_size
+
+    def working_bytes(self, length: int, block_size: int) -> int:
+        """Bytes of scratch arrays, and of partial results, of all threads.
+
+        And of what NumPy's functions take for themselves: as much as one value, at the most.
+        """
+        blocks = -(-length // block_size)
+        threads = max(1, min(thread_count(), blocks))
+        scratch = sum(value.row_bytes for value in self._recipe.scratch)
+        scratch += _ITEM_BYTES * self._width
+        total = threads * scratch * min(length, self.chunk_rows(block_size))
+        for one in self._reducing:
+            size = sum(value.row_bytes for value in one.types)
+            match one.layout:
+                case "tree":  # the nodes of the walks, and as arrays; a chunk's; what joins two
+                    total += threads * size * (4 * blocks.bit_length() + 3)
+                case "slots" | "listed":
+                    total += size * length
+                case _:
+                    total += size * blocks
+        return total
+
+
+class _Few:
+    """A flat sweep over few elements: all at once, each step into new memory."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self.most = _FEW_ELEMENTS // max(1, len(sweep.types))
+        """Elements."""
+        first = len(sweep.inputs) + len(sweep.scalars)
+        self._unknown = [None] * len(sweep.steps)
+        self._types = [np.dtype(value.dtype).type for value in sweep.scalars]
+        self._steps = [
+            (value, step.args, self._function(step))
+            for value, step in enumerate(sweep.steps, first)
+        ]
+        self._partials = [partial_dtypes(r, sweep.types[r.args[0]]) for r in sweep.reductions]
+
+    def _function(self, step: Any) -> Callable[..., Any] | None:
+        """None of the index, which depends on the place."""
+        if step.op == "iota":
+            return None
+        return ops.TABLE[step.op].numpy if fills(self._sweep, step) else function_of(step)
+
+    def run(
         self,
-        inputs: Sequence[Array],
+        inputs: Arrays,
         scalars: Sequence[Scalar],
-        outputs: Sequence[Array],
+        outputs: Arrays,
         offset: int,
         length: int,
         block_size: int,
-    ) -> list[Array]:
-        """The same of so few elements that to use memory again costs more than it saves."""
+    ) -> list[npt.NDArray[Any]]:
+        """As of any kernel."""
         sweep = self._sweep
-        result: list[Array] = []
+        result: list[npt.NDArray[Any]] = []
         with np.errstate(all="ignore"):
-            typed = [
-                self._dtypes[k].type(value) for k, value in enumerate(scalars, len(sweep.inputs))
-            ]
+            typed = [of(value) for of, value in zip(self._types, scalars, strict=True)]
             values: list[Any] = [*inputs, *typed, *self._unknown]
-            for one in self._instructions:
-                args = [values[arg] for arg in one.args]
-                if one.apply is _iota:
-                    values[one.target] = np.arange(offset, offset + length, dtype=np.int64)
-                elif one.fills:
-                    values[one.target] = one.apply(*args)
+            for value, args, function in self._steps:
+                if function is None:
+                    values[value] = np.arange(offset, offset + length, dtype=np.int64)
                 else:
-                    values[one.target] = _as_dtype(one.apply(*args), one.dtype)
+                    values[value] = function(*[values[arg] for arg in args])
             for reduction, dtypes in zip(sweep.reductions, self._partials, strict=True):
                 operand = values[reduction.args[0]]
                 in_order = REDUCERS[reduction.op].in_order
-                if in_order is not None and operand.dtype == _FLOAT and operand.ndim:
+                is_one = length <= block_size and operand.dtype == np.float64 and operand.ndim
+                if in_order is not None and is_one:
                     result.append(in_order(operand[None, :]))
                     continue
                 if operand.ndim == 0:
                     operand = np.broadcast_to(operand, (length,))
                 parts = reduce_blocks(reduction, operand, offset, block_size)
                 result += [
-                    _as_dtype(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)
+                    part.astype(dtype, copy=False)
+                    for part, dtype in zip(parts, dtypes, strict=True)
                 ]
             for array, value in zip(outputs, sweep.outputs, strict=True):
                 array[:] = values[value]
         return result
-
-    def working_bytes(self, length: int, block_size: int) -> int:
-        """Bytes of the values that are alive at once, and of partial results."""
-        chunk = min(length, chunk_of(block_size, self._chunk))
-        partials = len(self._partials) * -(-length // block_size) if self._partials else 0
-        return 8 * (self._most_alive * chunk + 2 * partials)
-
-    def _compute(
-        self,
-        values: list[Any],
-        outputs: Sequence[Array],
-        spare: Spare,
-        index: int,
-        length: int,
-        pause: Pause,
-    ) -> dict[int, Array]:
-        """Compute all values of one chunk; those that are dead leave their memory in ``spare``.
-
-        Returns the memory of the others.
-        """
-        often = len(self._instructions) * length > _LONG_WORK
-        own: dict[int, Array] = {}
-        last = self._instructions[-1].target if self._instructions else -1
-        for instruction in self._instructions:
-            if often:
-                pause()
-            target, dtype = instruction.target, instruction.dtype
-            args = [values[arg] for arg in instruction.args]
-            if instruction.apart:
-                own[target] = _taken(spare, dtype, length)
-                values[target] = instruction.apply(*args, out=own[target][:length])
-            for dead in self._last_uses.get(target, ()):
-                values[dead] = None
-                if dead in own:
-                    spare[self._dtypes[dead]].append(own.pop(dead))
-            if instruction.apart:
-                continue
-            if instruction.apply is _iota:
-                values[target] = np.arange(index, index + length, dtype=np.int64)
-            elif not instruction.fills:
-                values[target] = _as_dtype(instruction.apply(*args), dtype)
-            elif target == last and self._direct is not None:
-                values[target] = instruction.apply(*args, out=outputs[self._direct])
-            else:
-                own[target] = _taken(spare, dtype, length)
-                values[target] = instruction.apply(*args, out=own[target][:length])
-        return own
-
-
-def _taken(spare: Spare, dtype: np.dtype[Any], length: int) -> Array:
-    left = spare[dtype]
-    return left.pop() if left else np.empty(length, dtype)
-
-
-def chunk_of(block_size: int, most: int = _CHUNK) -> int:
-    """Elements of a chunk: so many whole blocks as fit the cache, and one at least."""
-    return max(1, most // block_size) * block_size
-
-
-def joined(dtypes: Sequence[Sequence[np.dtype[Any]]], parts: Sequence[Partials]) -> list[Array]:
-    """The partial results of consecutive parts; ``dtypes`` are those of each reduction."""
-    result = []
-    for number, kinds in enumerate(dtypes):
-        for k, dtype in enumerate(kinds):
-            arrays = [_as_dtype(chunk[k], dtype) for part in parts for chunk in part[number]]
-            if len(arrays) == 1:
-                result.append(arrays[0])
-            else:
-                result.append(np.concatenate(arrays) if arrays else np.empty(0, dtype))
-    return result
-
-
-def constants_of(sweep: Sweep) -> list[tuple[int, tuple[int, ...], Callable[..., Any]]]:
-    """What of ``sweep`` is computed of its scalars alone: value, arguments, function."""
-    first = len(sweep.inputs) + len(sweep.scalars)
-    steps = [_plain(sweep, value) for value in sorted(sweep.constants) if value >= first]
-    return [(one.target, one.args, partial(_number, one)) for one in steps]
-
-
-def _number(instruction: Instruction, *args: Any) -> Any:
-    return instruction.dtype.type(instruction.apply(*args))
-
-
-def _as_dtype(value: Any, dtype: np.dtype[Any]) -> Any:
-    return value if value.dtype == dtype else value.astype(dtype)
-
-
-def _iota() -> None:
-    raise TypeError("the index depends on the chunk; the kernel computes it itself")
-
-
-# --- instructions ---------------------------------------------------------------------------------
-
-
-def _stored_at_once(sweep: Sweep) -> int | None:
-    """The output that the last step may write to, though an input may lie there."""
-    last = len(sweep.types) - 1
-    are_read_later = any(value < len(sweep.inputs) for value in sweep.results)
-    if not sweep.steps or last not in sweep.outputs or are_read_later:
-        return None
-    return sweep.outputs.index(last) if _fills(sweep, last) else None
-
-
-def _fills(sweep: Sweep, value: int) -> bool:
-    """Whether a ufunc computes ``value``, of arrays, and its result needs no cast."""
-    step = sweep.steps[value - len(sweep.inputs) - len(sweep.scalars)]
-    if value in sweep.constants:
-        return False
-    return _gives(step.op, tuple([sweep.types[arg].dtype for arg in step.args]), step.type.dtype)
-
-
-@lru_cache(maxsize=4096)
-def _gives(op: str, args: tuple[str, ...], result: str) -> bool:
-    """Whether ``op`` is a ufunc whose loop for ``args`` has just this ``result``."""
-    function: Any = ops.TABLE[op].numpy
-    if not isinstance(function, np.ufunc) or function.nout != 1:
-        return False
-    kinds = map(np.dtype, args)
-    return bool(function.resolve_dtypes((*kinds, None))[-1] == result)
-
-
-def _lives(sweep: Sweep, instructions: Sequence[Instruction]) -> tuple[dict[int, list[int]], int]:
-    """After which instruction which values are used no more; and how many are kept at once."""
-    first = len(sweep.inputs) + len(sweep.scalars)
-    kept = sweep.results
-    last: dict[int, int] = {}
-    for instruction in instructions:
-        last[instruction.target] = instruction.target  # of no use: its own is the last
-        for arg in instruction.args:
-            last[arg] = instruction.target
-    ends: dict[int, list[int]] = {}
-    for value, end in last.items():
-        if value >= first and value not in kept:
-            ends.setdefault(end, []).append(value)
-    alive: Counter[str] = Counter()
-    most: Counter[str] = Counter()  # by dtype: memory of one is of no use to another
-    for instruction in instructions:
-        kind = sweep.types[instruction.target].dtype
-        alive[kind] += 1
-        most[kind] = max(most[kind], alive[kind])
-        for value in ends.get(instruction.target, ()):
-            alive[sweep.types[value].dtype] -= 1
-    return ends, most.total()
-
-
-def _plain(sweep: Sweep, number: int) -> Instruction:
-    step = sweep.steps[number - len(sweep.inputs) - len(sweep.scalars)]
-    dtype = np.dtype(step.type.dtype)
-    row = ops.TABLE[step.op]
-    apply: Callable[..., Any] = row.numpy
-    if step.op == "iota":
-        apply = _iota
-    elif row.converts:
-        apply = _convert_to(dtype)
-    elif step.op == "where" and number not in sweep.constants:
-        return Instruction(number, step.args, _select, dtype, fills=True, apart=True)
-    return Instruction(number, step.args, apply, dtype, _fills(sweep, number))
-
-
-def _select(condition: Any, first: Any, second: Any, out: Array | None = None) -> Any:
-    """``numpy.where``, bit by bit into ``out``: by masks without an order twice as fast."""
-    if out is None:
-        return np.where(condition, first, second)
-    if not condition.ndim:
-        np.copyto(out, first if condition else second)
-        return out
-    word = _WORDS[out.itemsize]
-    bits = out.view(word)
-    a, b = (np.asarray(value).view(word) for value in (first, second))
-    np.copyto(bits, condition.view(np.uint8))
-    np.negative(bits, out=bits)
-    np.bitwise_and(bits, a ^ b, out=bits)
-    np.bitwise_xor(bits, b, out=bits)
-    return out
-
-
-def _convert_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
-    return lambda value: np.asarray(value).astype(dtype)
-
-
-# --- reductions -----------------------------------------------------------------------------------
-
-
-def reduce_blocks(
-    reduction: Reduction, values: Array, index: int, block_size: int
-) -> tuple[Array, ...]:
-    """Partial results of the blocks of one chunk, the last of which may be short."""
-    reducer = REDUCERS[reduction.op]
-    values = _accumulator(reducer, values)
-    whole = len(values) // block_size * block_size
-    parts = []
-    if whole:
-        parts.append(_reduce_rows(reducer, values[:whole].reshape(-1, block_size), index))
-    if whole < len(values):
-        parts.append(_reduce_rows(reducer, values[whole:][None, :], index + whole))
-    if len(parts) == 1:
-        return parts[0]
-    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
-
-
-def _accumulator(reducer: Reducer, values: Array) -> Array:
-    if reducer.truth:
-        return values if values.dtype == np.bool_ else np.not_equal(values, 0)
-    if _counts(reducer, values):
-        return values
-    wide: Array = _as_dtype(values, reducer.wide(values.dtype))
-    return wide
-
-
-def _counts(reducer: Reducer, values: Array) -> bool:
-    """Whether it is a sum of masks, whose elements stay single bytes."""
-    return reducer.name == "sum" and values.dtype == np.bool_
-
-
-def _reduce_rows(reducer: Reducer, rows: Array, index: int) -> tuple[Array, ...]:
-    if _counts(reducer, rows):
-        return (np.array([np.count_nonzero(row) for row in rows], np.int64),)
-    in_order = reducer.in_order if rows.dtype == np.float64 else None
-    reduced = (in_order or reducer.over_rows)(rows)
-    if not reducer.locates:
-        return (reduced,)
-    number = np.arange(len(rows))
-    return rows[number, reduced], (index + number * rows.shape[1] + reduced).astype(np.int64)

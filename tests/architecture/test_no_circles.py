@@ -20,7 +20,6 @@ SPARED = (
     "ps_backend.kernels.keyed.row_tiles",  # numba
     "ps_backend.kernels.collectives.compiled",  # numba
     "ps_backend.kernels.numexpr_engine",  # numexpr
-    "ps_backend.kernels.numpy_engine",
     "ps_backend.processes.certificates",  # cryptography
     "ps_backend.processes.message_server",  # all that servers consist of
     "ps_backend.program.compiled_",  # numba

@@ -28,8 +28,9 @@ from ps_backend.kernels.compiled.tile_program import (
     runs_by_loop,
 )
 from ps_backend.kernels.lowering import for_loops, stages_of, work_of
-from ps_backend.kernels.numpy_engine import Partials, chunk_of, constants_of, joined, reduce_blocks
+from ps_backend.kernels.numpy_instructions import number_steps
 from ps_backend.kernels.numpy_loops import addresses_of
+from ps_backend.kernels.numpy_reductions import reduce_blocks
 from ps_backend.kernels.threads import Pause, no_pause, thread_count, threads_for, together
 from ps_backend.program import ops
 from ps_backend.program.sweep import Combination, Scalar, Step, Sweep, partial_dtypes
@@ -287,8 +288,14 @@ def _pieces(length: int, most: int, block: int) -> Iterator[tuple[int, int]]:
             yield first, min(first + within, high)
 
 
+_CHUNK = 1 << 15
 _PIECE_WORK = 1 << 27
 """Elements times ``work_of`` that a thread does without a pause: some 50 ms."""
+
+
+def _chunk_of(block_size: int) -> int:
+    """Elements of a chunk: so many whole blocks as fit the cache, and one at least."""
+    return max(1, _CHUNK // block_size) * block_size
 
 
 class MixedKernel:
@@ -302,7 +309,7 @@ class MixedKernel:
         self._dtypes = [np.dtype(value.dtype) for value in sweep.types]
         self._products = products_of(sweep)
         self._partials = [partial_dtypes(r, sweep.types[r.args[0]]) for r in sweep.reductions]
-        self._constants = constants_of(sweep)
+        self._constants = number_steps(sweep)
         self._plan = plan_of(sweep)
         self._work = work_of(sweep)
 
@@ -318,15 +325,16 @@ class MixedKernel:
     ) -> list[Array]:
         """Run over one server's range; see ``kernels.Kernel``."""
         unit = block_size if self._sweep.reductions else 1
-        chunk = chunk_of(block_size)
+        chunk = _chunk_of(block_size)
         if self._plan.is_one_program and len(self._plan.reduced) == len(self._sweep.reductions):
             # Tiles are all the cutting that it needs.
             chunk = max(1, _PIECE_WORK // (self._work * unit)) * unit
         constants = self._values(scalars)
+        blocks = -(-length // block_size)
+        partials = [[np.empty(blocks, dtype) for dtype in kinds] for kinds in self._partials]
 
-        def run(low: int, high: int, pause: Pause = no_pause) -> Partials:
+        def run(low: int, high: int, pause: Pause = no_pause) -> None:
             part = ChunkRun(self._plan, self._dtypes, chunk, block_size, pause)
-            partials: Partials = [[] for _ in self._partials]
             # NumPy warns of the special values that the client's user handles; a server has none.
             with np.errstate(all="ignore"):
                 for first in range(low, high, chunk):
@@ -334,35 +342,37 @@ class MixedKernel:
                     values = constants | {k: a[first:last] for k, a in enumerate(inputs)}
                     written = [array[first:last] for array in outputs]
                     reduced = part.compute(values, written, offset + first, last - first)
-                    for k, array in reduced.items():
-                        partials[k].append((array,))
-                    self._reduce(values, offset + first, last - first, block_size, partials)
+                    here = self._reduce(values, offset + first, last - first, block_size)
+                    here |= {k: (array,) for k, array in reduced.items()}
+                    for k, found in here.items():
+                        for array, some in zip(partials[k], found, strict=True):
+                            array[first // block_size :][: len(some)] = some
                     # Last, as an output may lie where an input was.
                     for k, value in enumerate(self._sweep.outputs):
                         if self._plan.direct.get(value) != k:
                             written[k][:] = values[value]
                     part.forget(values)
-            return partials
 
         most = max(1, _PIECE_WORK // (self._work * chunk)) * chunk  # elements of a thread
         if most * self._work > 2 * _PIECE_WORK:
-            return joined(self._partials, [run(0, length, pause)])
-        return joined(self._partials, self._shared_out(run, length, unit, most, pause))
+            run(0, length, pause)
+        else:
+            self._share_out(run, length, unit, most, pause)
+        return [array for arrays in partials for array in arrays]
 
     def working_bytes(self, length: int, block_size: int) -> int:
         """Bytes of the values that are alive at once, and of partial results."""
-        chunk = min(length, chunk_of(block_size))
+        chunk = min(length, _chunk_of(block_size))
         threads = min(thread_count(), -(-length // chunk)) if length else 0
         partials = len(self._partials) * -(-length // block_size)
         registers = self._plan.registers * REGISTER
         return threads * (8 * self._plan.most_alive * chunk + registers) + 16 * partials
 
-    def _shared_out(
-        self, run: Callable[[int, int], Partials], length: int, unit: int, most: int, pause: Pause
-    ) -> list[Partials]:
-        """The results of all parts, in order: multiples of ``unit``, at most ``most`` at once."""
+    def _share_out(
+        self, run: Callable[[int, int], None], length: int, unit: int, most: int, pause: Pause
+    ) -> None:
+        """Run all parts by threads: multiples of ``unit``, at most ``most`` at once."""
         threads = threads_for(length * self._work)
-        found: list[Partials] = []
         for low in range(0, length, threads * most):
             if low:
                 pause()
@@ -370,8 +380,7 @@ class MixedKernel:
             share = min(most, -(-(high - low) // (threads * unit)) * unit)
             lows = range(low, high, share)
             highs = [min(at + share, high) for at in lows]
-            found += together(run, lows, highs)
-        return found
+            together(run, lows, highs)
 
     def _values(self, scalars: Sequence[Scalar]) -> dict[int, Any]:
         """The constants: what is given, and what is computed of that alone."""
@@ -385,21 +394,15 @@ class MixedKernel:
         return values
 
     def _reduce(
-        self,
-        values: Mapping[int, Any],
-        index: int,
-        length: int,
-        block_size: int,
-        partials: Partials,
-    ) -> None:
-        products: dict[int, Array] = {}
+        self, values: Mapping[int, Any], index: int, length: int, block_size: int
+    ) -> dict[int, tuple[Array, ...]]:
+        """By number the partial results of the reductions that no program takes along."""
+        found: dict[int, tuple[Array, ...]] = {}
         for group in self._products:
-            products |= group.of(values, length, block_size)
+            for k, array in group.of(values, length, block_size).items():
+                found[k] = (array,)
         for k, reduction in enumerate(self._sweep.reductions):
-            if k in self._plan.reduced:
-                continue
-            if k in products:
-                partials[k].append((products[k],))
-            else:
+            if k not in self._plan.reduced and k not in found:
                 operand = whole(values[reduction.args[0]], length)
-                partials[k].append(reduce_blocks(reduction, operand, index, block_size))
+                found[k] = reduce_blocks(reduction, operand, index, block_size)
+        return found

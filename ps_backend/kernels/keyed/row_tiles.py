@@ -20,7 +20,7 @@ from ps_backend.kernels.compiled.machine_code import load, row_source
 from ps_backend.kernels.compiled.tile_program import REGISTER, TILE, TileProgram, runs_by_loop
 from ps_backend.kernels.keyed.rows import RowStore
 from ps_backend.kernels.lowering import for_numpy
-from ps_backend.kernels.numpy_engine import constants_of
+from ps_backend.kernels.numpy_instructions import number_steps
 from ps_backend.kernels.numpy_loops import address_of
 from ps_backend.kernels.reproducible import has_same_bits
 from ps_backend.program import row_ops
@@ -116,7 +116,7 @@ class RowTiles:
         sweep, width = flat.sweep, flat.width
         self._sweep, self._width = sweep, width
         self._rows = max(1, min(TILE // width, _ROWS))
-        self._constants = constants_of(sweep)
+        self._constants = number_steps(sweep)
         narrow = [v for v in flat.computed if v in flat.narrow]
         wide = [v for v in flat.computed if v not in flat.narrow]
         read = {arg for v in wide for arg in sweep.steps[v - flat.first].args}

@@ -16,13 +16,12 @@ from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.numexpr_engine import NumexprKernel
 from ps_backend.kernels.numpy_engine import NumpyKernel
-from ps_backend.kernels.rows.engine import RowsKernel
 from ps_backend.program import summation_order as order
 from ps_backend.program.summation_order import CHUNK, LANES, LEAF, WIDE
 from ps_backend.program.sweep import Reduction, Sweep
 from ps_backend.program.types import ValueType
 
-ENGINES = (NumpyKernel, NumexprKernel, MixedKernel, NumbaKernel, RowsKernel)
+ENGINES = (NumpyKernel, NumexprKernel, MixedKernel, NumbaKernel)
 
 
 def values(length: int, dtype: str = "float64") -> np.ndarray:

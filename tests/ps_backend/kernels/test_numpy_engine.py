@@ -1,4 +1,4 @@
-"""The engine of rows on its own: how it cuts its work changes no bit, and what it need not do."""
+"""The NumPy engine on its own: how it cuts its work changes no bit, and what it need not do."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from ps_backend.kernels.rows import engine
-from ps_backend.kernels.rows.engine import RowsKernel
+from ps_backend.kernels import numpy_engine
+from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program import partials, row_ops
 from ps_backend.program.partials import Run
 from ps_backend.program.row_ops import RowOp
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.sweep import SweepCall
+from ps_backend.program.sweep import Step, Sweep, SweepCall
+from ps_backend.program.types import ValueType
 from ps_backend.serial_blas import serial_blas
 from tests.ps_backend.rows import Rows
 
@@ -51,7 +52,7 @@ def many_things(width: int) -> tuple[Rows, list[int], list[Any]]:
 
 
 def run(rows: Rows, outputs: Any, reductions: Any, low: int = 0, high: int = N) -> Run:
-    kernel = RowsKernel(rows.sweep(outputs, reductions))
+    kernel = NumpyKernel(rows.sweep(outputs, reductions))
     stored = [np.empty((high - low, *rows.types[v].row), rows.types[v].dtype) for v in outputs]
     parts = [array[low:high] for array in rows.inputs]
     found = kernel(parts, rows.scalars, stored, low, high - low, BLOCK)
@@ -68,7 +69,7 @@ def test_neither_threads_nor_slices_nor_cuts_change_a_bit(
     count = len(whole.arrays) - len(outputs)
     for threads, slice_work in (("1", 1), ("2", 1), ("3", 1 << 24)):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        monkeypatch.setattr(engine, "_SLICE_WORK", slice_work)
+        monkeypatch.setattr(numpy_engine, "_SLICE_WORK", slice_work)
         again = run(rows, outputs, reductions)
         for got, expected in zip(again.arrays, whole.arrays, strict=True):
             assert got.tobytes() == expected.tobytes()
@@ -86,9 +87,9 @@ def test_neither_threads_nor_slices_nor_cuts_change_a_bit(
 
 
 def test_pauses_come_between_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_SLICE_WORK", 1)
+    monkeypatch.setattr(numpy_engine, "_SLICE_WORK", 1)
     rows = Rows([np.zeros((N, 100))])
-    kernel = RowsKernel(rows.sweep([], [("sum", (rows.step("exp", 0),), 0)]))
+    kernel = NumpyKernel(rows.sweep([], [("sum", (rows.step("exp", 0),), 0)]))
     pauses: list[None] = []
     kernel(rows.inputs, (), (), 0, N, BLOCK, lambda: pauses.append(None))
     assert len(pauses) >= 5
@@ -110,7 +111,7 @@ def test_blocks_that_nothing_is_taken_of_are_not_computed() -> None:
         rows = Rows([], [np.array([length - 1, 5, 5, 1 << 30])], length=length)
         index = rows.step("iota", dtype="int64")
         rows.step(name, index, row=(), dtype="int64")
-        kernel = RowsKernel(rows.sweep([], [("take", (2, 0), None)]))
+        kernel = NumpyKernel(rows.sweep([], [("take", (2, 0), None)]))
         (found,) = kernel([], rows.scalars, [], 0, length, space.block_size)
     finally:
         del row_ops.TABLE[name]
@@ -180,9 +181,22 @@ def test_any_steps_in_any_memory(data: st.DataObject, width: int, length: int) -
     stored = [
         np.empty((length, width)) if place is None else given_arrays[place] for place in memory
     ]
-    kernel = RowsKernel(rows.sweep(outputs, [("sum", (made[0],), 0)]))
+    kernel = NumpyKernel(rows.sweep(outputs, [("sum", (made[0],), 0)]))
     (total,) = kernel(given_arrays, [row], stored, 0, length, BLOCK)
     for value, got in zip(outputs, stored, strict=True):
         np.testing.assert_array_equal(got, values[value])
     if length <= BLOCK:
         np.testing.assert_array_equal(total[0], values[made[0]].sum(axis=0))
+
+
+@pytest.mark.parametrize("source", [0, 1])
+def test_a_selection_may_be_written_where_it_is_read(source):
+    """It read what it had written, where the output lay in the place of its first operand."""
+    table, mask = ValueType("float64", (4,)), ValueType("bool", (4,))
+    steps = (Step("greater", (0, 2), mask), Step("where", (3, 0, 1), table))
+    kernel = NumpyKernel(Sweep((table, table), (table,), steps, (4,), ()))
+    x = np.arange(4000.0).reshape(1000, 4)
+    inputs, limits = [x, -x], np.array([200.0, 400, 600, 800])
+    expected = np.where(x > limits, x, -x)
+    kernel(inputs, [limits], [inputs[source]], 0, 1000, 1024)
+    np.testing.assert_array_equal(inputs[source], expected)

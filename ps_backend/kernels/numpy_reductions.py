@@ -1,7 +1,8 @@
-"""What the engine of rows accumulates of the chunks of a run of blocks.
+"""The accumulators of the NumPy engine over the chunks of a run of blocks.
 
-Each chunk is reduced, the chunks of a block are joined in their order, and so the partial result of
-a block follows from the block alone.
+NumPy reduces all blocks of a chunk at once where it holds whole ones. Else each chunk is reduced,
+the chunks of a block are joined in their order, and so the partial result of a block follows from
+the block alone.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.rows.instructions import Listed
+from ps_backend.kernels.numpy_instructions import Listed
 from ps_backend.program import householder
 from ps_backend.program.partials import Arrays, accumulators
 from ps_backend.program.reducers import REDUCERS, Partial, Reducer
 from ps_backend.program.summation_order import OfBlock, OfRows, Tree
 from ps_backend.program.sweep import Reduction, Sweep
+
+Array = npt.NDArray[Any]
 
 Of = Callable[..., Partial]
 """What a chunk reduces to, from the index of its first slot and its values."""
@@ -215,3 +218,48 @@ def joined_tree(folds: Sequence[Fold]) -> Tree[Partial]:
         for level, node in tree.nodes:
             first.append(node, level)
     return first
+
+
+# --- whole blocks ---------------------------------------------------------------------------------
+
+
+def reduce_blocks(
+    reduction: Reduction, values: Array, index: int, block_size: int
+) -> tuple[Array, ...]:
+    """Partial results of the blocks of one chunk, the last of which may be short."""
+    reducer = REDUCERS[reduction.op]
+    values = _accumulator(reducer, values)
+    whole = len(values) // block_size * block_size
+    parts = []
+    if whole:
+        parts.append(_reduce_rows(reducer, values[:whole].reshape(-1, block_size), index))
+    if whole < len(values):
+        parts.append(_reduce_rows(reducer, values[whole:][None, :], index + whole))
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+
+def _accumulator(reducer: Reducer, values: Array) -> Array:
+    if reducer.truth:
+        return values if values.dtype == np.bool_ else np.not_equal(values, 0)
+    if _counts(reducer, values):
+        return values
+    wide: Array = values.astype(reducer.wide(values.dtype), copy=False)
+    return wide
+
+
+def _counts(reducer: Reducer, values: Array) -> bool:
+    """Whether it is a sum of masks, whose elements stay single bytes."""
+    return reducer.name == "sum" and values.dtype == np.bool_
+
+
+def _reduce_rows(reducer: Reducer, rows: Array, index: int) -> tuple[Array, ...]:
+    if _counts(reducer, rows):
+        return (np.array([np.count_nonzero(row) for row in rows], np.int64),)
+    in_order = reducer.in_order if rows.dtype == np.float64 else None
+    reduced = (in_order or reducer.over_rows)(rows)
+    if not reducer.locates:
+        return (reduced,)
+    number = np.arange(len(rows))
+    return rows[number, reduced], (index + number * rows.shape[1] + reduced).astype(np.int64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,12 @@ class Listed:
 _TOGETHER = 4096
 """Elements of short rows that are computed together: what is the same in each fits the cache."""
 
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
 Run = Callable[..., Any]
 """As ``RowOp.run``: the result from ``(out, place, *args)``."""
+Expressions = Mapping[int, tuple[Step, Run]]
+"""By value of a sweep the step that computes it from others than it says, and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +103,25 @@ class Recipe:
     """What is computed once: values, their steps, and the functions."""
 
 
-def recipe_of(sweep: Sweep) -> Recipe:
-    """The instructions of ``sweep``, which has no combinations."""
-    steps = {
-        value: step
-        for value, step in enumerate(sweep.steps, len(sweep.inputs) + len(sweep.scalars))
-        if isinstance(step, Step)
-    }
-    constants = tuple((v, s, _run_of(s)) for v, s in steps.items() if v in sweep.constants)
-    chunked = _overwriting_last(
-        {value: step for value, step in steps.items() if value not in sweep.constants}
-    )
+def recipe_of(sweep: Sweep, fuse: Callable[[Sweep], Expressions] | None = None) -> Recipe:
+    """The instructions of ``sweep``, which has no combinations.
+
+    ``fuse`` finds expressions in it; what nothing else reads than these is not computed.
+    """
+    steps = _steps_of(sweep)
+    constants = tuple((v, s, _run_of(sweep, s)) for v, s in steps.items() if v in sweep.constants)
+    runs = {v: _run_of(sweep, s) for v, s in steps.items() if v not in sweep.constants}
+    if fuse is not None:
+        fused = fuse(sweep)
+        steps |= {value: step for value, (step, _) in fused.items()}
+        runs |= {value: run for value, (_, run) in fused.items()}
+        read = sweep.results.union(*(steps[value].args for value in fused))
+        for value in reversed(runs.copy()):
+            if value in read:
+                read = read.union(steps[value].args)
+            else:
+                del runs[value]
+    chunked = _overwriting_last({value: steps[value] for value in runs})
     bases = _bases(chunked)
     places = _Places(sweep, chunked, bases)
     made = [places.next(value) for value in chunked]
@@ -122,7 +135,7 @@ def recipe_of(sweep: Sweep) -> Recipe:
         Instruction(
             value,
             step.args,
-            _run_of(step),
+            runs[value],
             step,
             row_ops.TABLE.get(step.op),
             scratch,
@@ -265,7 +278,8 @@ def _read_late(
         read = {base for arg in step.args if (base := bases.get(arg, arg)) in inputs}
         others = step.args[1:] if _is_over(step) else step.args
         apart = {base for arg in others if (base := bases.get(arg, arg)) in inputs}
-        found.append(frozenset(late if step.op in ops.TABLE else late | apart))
+        by_element = step.op in ops.TABLE and step.op != "where"  # that reads what it has written
+        found.append(frozenset(late if by_element else late | apart))
         late |= read
     return reversed(found)
 
@@ -273,7 +287,12 @@ def _read_late(
 # --- functions ------------------------------------------------------------------------------------
 
 
-def _run_of(step: Step) -> Run:
+def _steps_of(sweep: Sweep) -> dict[int, Step]:
+    first = len(sweep.inputs) + len(sweep.scalars)
+    return {v: step for v, step in enumerate(sweep.steps, first) if isinstance(step, Step)}
+
+
+def _run_of(sweep: Sweep, step: Step) -> Run:
     if step.op in row_ops.TABLE:
         return row_ops.TABLE[step.op].run
     row = ops.TABLE[step.op]
@@ -283,10 +302,25 @@ def _run_of(step: Step) -> Run:
         return _iota
     if step.op == "where":
         return _where
-    return _of_ufunc(row.numpy) if isinstance(row.numpy, np.ufunc) else _of_function(row.numpy)
+    return _of_ufunc(row.numpy) if fills(sweep, step) else _of_function(row.numpy)
 
 
-def _of_ufunc(ufunc: np.ufunc) -> Run:
+def fills(sweep: Sweep, step: Step) -> bool:
+    """Whether a ufunc computes the step, and its result needs no cast."""
+    return _gives(step.op, tuple([sweep.types[arg].dtype for arg in step.args]), step.type.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _gives(op: str, args: tuple[str, ...], result: str) -> bool:
+    """Whether ``op`` is a ufunc whose loop for ``args`` has just this ``result``."""
+    function: Any = ops.TABLE[op].numpy
+    if not isinstance(function, np.ufunc) or function.nout != 1:
+        return False
+    kinds = map(np.dtype, args)
+    return bool(function.resolve_dtypes((*kinds, None))[-1] == result)
+
+
+def _of_ufunc(ufunc: Callable[..., Any]) -> Run:
     def run(out: Any, place: Place, *args: Any) -> Any:
         return ufunc(*args, out=out)
 
@@ -307,8 +341,17 @@ def _convert(out: Any, place: Place, x: Any) -> Any:
 
 
 def _where(out: Any, place: Place, condition: Any, first: Any, second: Any) -> Any:
-    np.copyto(out, second)
-    np.copyto(out, first, where=np.asarray(condition, np.bool_))
+    """Bit by bit: where a mask has no order that takes half as long."""
+    if not condition.ndim:
+        np.copyto(out, first if condition else second)
+        return out
+    word = _WORDS[out.itemsize]
+    bits = out.view(word)
+    a, b = (np.asarray(value).view(word) for value in (first, second))
+    np.copyto(bits, condition.view(np.uint8))
+    np.negative(bits, out=bits)
+    np.bitwise_and(bits, a ^ b, out=bits)
+    np.bitwise_xor(bits, b, out=bits)
     return out
 
 
@@ -332,3 +375,28 @@ def constants_of(recipe: Recipe, sweep: Sweep, scalars: Sequence[Any]) -> dict[i
         run(out, Place(), *args)
         found[value] = out
     return found
+
+
+def number_steps(sweep: Sweep) -> list[tuple[int, tuple[int, ...], Callable[..., Any]]]:
+    """The steps that a flat sweep computes of its scalars alone: value, arguments, function."""
+    return [
+        (value, step.args, partial(_number, step))
+        for value, step in _steps_of(sweep).items()
+        if value in sweep.constants
+    ]
+
+
+def _number(step: Step, *args: Any) -> Any:
+    return np.dtype(step.type.dtype).type(function_of(step)(*args))
+
+
+def function_of(step: Step) -> Callable[..., Any]:
+    """What computes a step of numbers, or of few elements, without memory for the result."""
+    row, dtype = ops.TABLE[step.op], np.dtype(step.type.dtype)
+    function: Callable[..., Any] = np.asarray if row.converts else row.numpy
+
+    def compute(*args: Any) -> Any:
+        value = function(*args)
+        return value if value.dtype == dtype else value.astype(dtype)
+
+    return compute
