@@ -127,11 +127,12 @@ def elementwise() -> Sweep:
     return Sweep((ROWS, ROWS), (NUMBER,), steps, (4, 5, 6, 7, 10), sums)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "mixed", "numba"])
+@pytest.mark.parametrize("engine", ["numpy", "numexpr", "mixed", "numba"])
 @pytest.mark.parametrize("servers", [1, 2, 3])
 def test_programs_work_on_all_elements_of_all_rows(clients, monkeypatch, engine, servers):
-    length = {"numpy": 40_001, "mixed": 40_003, "numba": 40_007}[engine]  # kernels are remembered
-    monkeypatch.setattr(kernels, "engine_for", lambda sweep, length: engine)
+    # kernels are remembered
+    length = {"numpy": 40_001, "numexpr": 40_005, "mixed": 40_003, "numba": 40_007}[engine]
+    monkeypatch.setattr(kernels, "engine_for", lambda *_: engine)
     client, space, rng = clients[servers], DenseSpace(length), np.random.default_rng(5)
     x, y = rng.standard_normal((2, length, K))
     y[2, 1] = -100.0
