@@ -1,10 +1,9 @@
 """How requests reach a server: one small interface; the other version of it is
 ``in_process.py``.
 
-Over gRPC there are two ways each for small requests (a call each, or a *pipe* that stays open) and
-for bulk (a stream of chunks, or *shared* memory on one host); the first of each always works. On
-one host small requests go past gRPC, over a *local socket*, as long as that works; between hosts
-bulk does, over *bulk sockets*.
+gRPC does everything: a call for each small request, a stream of chunks for bulk. What can goes past
+it, over framed connections: a Unix socket on one host, where bulk goes through shared memory, and
+TCP between hosts.
 Around them, ``FailoverTransport`` goes to another address when a server was replaced, and
 ``SameAddressTransport`` to the one that is started at the same address.
 """

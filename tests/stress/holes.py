@@ -79,11 +79,11 @@ def between_servers(servers: list[Server], large: bool) -> Iterator[tuple[Step, 
     ports = [server.framed.port if large else server.port for server in servers]
     with _proxies(list(map(_tcp, ports))) as proxies:
         addresses = [server.address for server in servers]
-        if large:
-            _invite_to(servers, proxies)
-        else:
+        if not large:
             addresses = [f"127.0.0.1:{proxy.address[1]}" for proxy in proxies]
         with dv.connect(addresses, token=TOKEN) as session:
+            if large:  # the client itself was told of the Unix sockets
+                _invite_to(servers, proxies)
             values = np.random.default_rng(0).random(_LARGE if large else _SMALL)
             x, turned = session.array(values).persist(), session.array(values[::-1]).persist()
             count = itertools.count(1)

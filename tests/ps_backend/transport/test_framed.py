@@ -146,3 +146,19 @@ def test_what_was_changed_on_the_way_ends_the_conversation():
         ours.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
         with pytest.raises(ssl.SSLError):
             receiver.receive(patient)
+
+
+def test_silence_counts_from_the_request_on_and_not_from_when_somebody_listens():
+    """Who waits for two servers, one after the other, does not wait for twice as long."""
+    with conversation(tls=False, seconds=0.01) as (sender, _, _ours):
+        sender.send(b"m", (), patient)
+        threading.Event().wait(0.05)
+        seen = []
+
+        def silent(_: bool) -> None:
+            seen.append(sender.waits)
+            raise TimeoutError("that is too long")
+
+        with pytest.raises(TimeoutError, match="too long"):
+            sender.receive(silent)
+        assert seen[0] >= 0.05
