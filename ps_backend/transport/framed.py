@@ -321,7 +321,9 @@ class FramedConnection:
         ``at_work``: on so many sides somebody computes what this process waits for. If they need
         all processors nobody looks out, as two servers would share the one that is left.
         """
-        began = time.monotonic()  # it waits since it has sent, maybe on another thread
+        began = time.monotonic()
+        if self._waiting is None:  # else since the last message was sent
+            self._waiting = began
         if self._low == self._high:
             is_soon = self._looks_out and self._waited < _SOON_SECONDS and at_work < _processors()
             count = self._look_out(began + _SOON_SECONDS) if is_soon else -1

@@ -190,8 +190,8 @@ def test_status_says_who_would_be_reached(server):
         assert near.status()[0].bulk == "shared memory"
 
 
-def test_who_finds_no_place_stays_with_grpc(server, monkeypatch):
-    monkeypatch.setattr(framed_server, "MOST_CONNECTIONS", 1)
+def test_who_finds_no_place_stays_with_grpc(server):
+    server.framed._most = 1
     with far_away([server]) as (one, (first,)), far_away([server]) as (other, (second,)):
         assert same(one, put(one, SPACE, X))
         assert same(other, put(other, SPACE, X))

@@ -100,9 +100,9 @@ def test_with_tls_too_as_who_comes_was_let_in_by_it():
         assert transport.remote == 0
 
 
-def test_beyond_those_there_is_room_for_clients_stay_with_grpc(monkeypatch):
-    monkeypatch.setattr(framed_server, "MOST_CONNECTIONS", 2)
+def test_beyond_those_there_is_room_for_clients_stay_with_grpc():
     with served() as (server,), ExitStack() as stack:
+        server.framed._most = 2
         found = [stack.enter_context(counted([server])) for _ in range(4)]
         for client, _ in found:
             client.counters.reset()
