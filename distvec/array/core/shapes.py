@@ -115,6 +115,11 @@ def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
     return express(x, _reshaped, x, wanted)
 
 
+def reshape_any(x: Any, shape: Any) -> Any:
+    """``x``, an array on the servers or NumPy's, in ``shape``."""
+    return reshape(x, shape) if isinstance(x, Handle) else np.reshape(x, shape)
+
+
 def resolve_shape(x: Handle, shape: Any) -> tuple[int, ...]:
     """``shape`` with what -1 stands for."""
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)

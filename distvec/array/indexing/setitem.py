@@ -23,7 +23,7 @@ from distvec.array.core.handle import (
     make,
 )
 from distvec.array.core.operators import Arithmetic, elementwise
-from distvec.array.core.shapes import broadcast_to, full, reshape
+from distvec.array.core.shapes import broadcast_to, full, reshape, reshape_any
 from distvec.array.indexing import compress, getitem
 from distvec.array.indexing.getitem import is_one_truth, names_all, parts_of
 from distvec.array.indexing.parse_key import At, Mask, NewAxis, Part, Slice, Take, positions
@@ -61,7 +61,7 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
     check_not_slice(x)
     while np.ndim(value) > x.ndim and np.shape(value)[0] == 1:  # as NumPy, which leaves them out
         rest = np.shape(value)[1:]
-        value = reshape(value, rest) if isinstance(value, Handle) else np.reshape(value, rest)
+        value = reshape_any(value, rest)
     if names_all(x, key):
         x.assign(given_as(x, value))
         return
@@ -79,7 +79,7 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
     is_element = all(isinstance(part, At) for part in kept)
     has_ellipsis = isinstance(key, tuple) and any(one is Ellipsis for one in key)
     if is_element and has_ellipsis and np.shape(value) == (1,):
-        value = reshape(value, ()) if isinstance(value, Handle) else np.reshape(value, ())
+        value = reshape_any(value, ())
     with x.write_lock:
         assign_parts(x, kept, value)
 
@@ -129,7 +129,7 @@ def _assign_pairs(x: Arithmetic, rows: Any, columns: Any, new: Any) -> None:
         new = (
             np.broadcast_to(new, shape) if isinstance(new, np.ndarray) else broadcast_to(new, shape)
         )
-        new = _reshaped(new, (prod(shape),))
+        new = reshape_any(new, (prod(shape),))
     elements = reshape(x, (x.size,))
     places = getitem.flat_places(x, rows, columns)
     x.assign(reshape(_placed(elements, places, new), x.shape))
@@ -159,11 +159,7 @@ def _fitted(new: Any, shape: Shape) -> Any:
         raise ValueError(
             f"could not broadcast input array from shape {new.shape} into shape {shape}"
         )
-    return new if given == new.shape else _reshaped(new, given)
-
-
-def _reshaped(new: Any, shape: Shape) -> Any:
-    return new.reshape(shape) if isinstance(new, np.ndarray) else reshape(new, shape)
+    return new if given == new.shape else reshape_any(new, given)
 
 
 def _kept(x: Arithmetic, new: Any) -> Any:
@@ -203,7 +199,7 @@ def _widened(x: Arithmetic, new: Any, chosen: npt.NDArray[np.int64], axes: int) 
     if new.ndim == 0:
         return new
     if chosen.ndim == 0:  # one value a row
-        return _reshaped(new, (*new.shape, 1)) if new.ndim == axes else new
+        return reshape_any(new, (*new.shape, 1)) if new.ndim == axes else new
     if new.shape[-1] == 1:
         return new
     source = np.zeros(x.shape[1], np.int64)
@@ -229,7 +225,7 @@ def _with_rows(x: Arithmetic, rows: Part, new: Any) -> Any:
     if not span.length:
         return x
     if new.ndim == x.ndim and len(new) == 1:
-        new = _reshaped(new, new.shape[1:])
+        new = reshape_any(new, new.shape[1:])
     if new.ndim == x.ndim:
         is_few = isinstance(new, np.ndarray) and new.size <= _MOST_PLACED
         if (is_few or new.node.on_client) and not span.is_all(len(x)):
@@ -267,7 +263,7 @@ def _where(x: Arithmetic, rows: Mask, new: Any) -> Any:
         new = new.like(new.node)
     rank = 1 if is_flat else x.ndim
     while new.ndim > rank and len(new) == 1:
-        new = _reshaped(new, new.shape[1:])
+        new = reshape_any(new, new.shape[1:])
     if new.ndim > rank:
         raise ValueError(f"shape mismatch: values of shape {new.shape} where a mask is true")
     if new.ndim == rank and len(new) != 1:
@@ -275,7 +271,7 @@ def _where(x: Arithmetic, rows: Mask, new: Any) -> Any:
         values = broadcast_to(_on_servers(x, new), (len(new), *row))
         return compress.put_where(x, mask, values)
     if new.ndim == rank:
-        new = _reshaped(new, new.shape[1:])
+        new = reshape_any(new, new.shape[1:])
     return elementwise(x, "where", _as_column(x, mask), _operand(x, new), x)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.core.operators import Arithmetic
-from distvec.array.core.shapes import broadcast_to, reshape
+from distvec.array.core.shapes import broadcast_to, reshape, reshape_any
 from distvec.array.elementwise import apply, array_among
 from distvec.array.indexing.getitem import get_item
 from distvec.array.indexing.parse_key import positions
@@ -116,7 +116,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     given = _values(arr, values)
     if places.size == 1:
         if given.ndim < arr.ndim:
-            given = _reshaped(given, (1,) * (arr.ndim - given.ndim) + given.shape)
+            given = reshape_any(given, (1,) * (arr.ndim - given.ndim) + given.shape)
         if places.ndim == 0 and along:
             given = given.T
         count = given.shape[along]
@@ -136,10 +136,6 @@ def _values(arr: Any, values: Any) -> Any:
     if isinstance(values, Arithmetic):
         return values.materialized().astype(arr.dtype)
     return np.asarray(values).astype(arr.dtype)
-
-
-def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
-    return reshape(x, shape) if isinstance(x, Arithmetic) else x.reshape(shape)
 
 
 def _stretched(arr: Any, given: Any, shape: tuple[int, ...]) -> Any:

@@ -23,7 +23,7 @@ from distvec.array.core.handle import (
     make,
 )
 from distvec.array.core.operators import Arithmetic, elementwise
-from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape
+from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape, reshape_any
 from distvec.array.elementwise import array_among
 from distvec.array.transposed import exchanged_axes, transpose, transpose_operand
 from distvec.graph import build, view_nodes
@@ -195,12 +195,14 @@ def stack(
 def column_stack(tup: Sequence[Any]) -> Any:
     """Vectors and tables of one length as the columns of a table; lazy, and nothing moves."""
     given = as_joinable("column_stack", tup)
-    return concatenate([one if one.ndim == 2 else _reshaped(one, (-1, 1)) for one in given], axis=1)
+    return concatenate(
+        [one if one.ndim == 2 else reshape_any(one, (-1, 1)) for one in given], axis=1
+    )
 
 
 def hstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     """Vectors end to end, tables side by side; lazy."""
-    given = [_reshaped(one, (1,)) if one.ndim == 0 else one for one in as_joinable("hstack", tup)]
+    given = [reshape_any(one, (1,)) if one.ndim == 0 else one for one in as_joinable("hstack", tup)]
     axis = 0 if given[0].ndim == 1 else 1
     return concatenate(given, axis, dtype=dtype, casting=casting)
 
@@ -213,9 +215,9 @@ def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind")
     given = as_joinable("vstack", tup)
     if all(one.ndim == 1 for one in given):
         return stack(given, dtype=dtype, casting=casting)
-    rows = [one if one.ndim == 2 else _reshaped(one, (1, -1)) for one in given]
+    rows = [one if one.ndim == 2 else reshape_any(one, (1, -1)) for one in given]
     if _are_split_by_columns(rows):  # and so are vectors as rows, where they are
-        rows = [one if one.ndim == 2 else _reshaped(one, (-1, 1)).T for one in given]
+        rows = [one if one.ndim == 2 else reshape_any(one, (-1, 1)).T for one in given]
     return concatenate(rows, 0, dtype=dtype, casting=casting)
 
 
@@ -241,7 +243,7 @@ def block(arrays: Any) -> Any:
     if not arrays:
         raise ValueError("List at arrays cannot be empty")
     if not isinstance(arrays[0], list):
-        return hstack([_reshaped(one, (1,)) if one.ndim == 0 else one for one in _pieces(arrays)])
+        return hstack([reshape_any(one, (1,)) if one.ndim == 0 else one for one in _pieces(arrays)])
     if any(isinstance(one, list) for row in arrays for one in row):
         raise NotImplementedError("block: lists of lists at most; rank is 2 at most")
     rows = [[_as_row(one) for one in _pieces(row)] for row in arrays]
@@ -253,7 +255,7 @@ def _pieces(arrays: Sequence[Any]) -> list[Any]:
 
 
 def _as_row(x: Any) -> Any:
-    return x if x.ndim == 2 else _reshaped(x, (1, x.size))
+    return x if x.ndim == 2 else reshape_any(x, (1, x.size))
 
 
 # --- what all of them do --------------------------------------------------------------------------
@@ -329,9 +331,5 @@ def _cast(result: Any, dtype: Any, casting: Any) -> Any:
     return result.astype(kind)
 
 
-def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
-    return reshape(x, shape) if isinstance(x, Arithmetic) else np.reshape(x, shape)
-
-
 def _flat(x: Any) -> Any:
-    return _reshaped(x, (x.size,))
+    return reshape_any(x, (x.size,))
