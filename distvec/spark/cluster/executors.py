@@ -25,13 +25,13 @@ from distvec.spark.cluster.supervise import ServerSpec, supervise
 from distvec.spark.cluster.supervised_servers import SupervisedServers
 from distvec.spark.jobs.application import (
     YOUNG_SECONDS,
+    BackgroundJob,
     all_slots,
     awaits_executors,
     has_stopped,
     seconds_since_start,
     slots,
 )
-from distvec.spark.jobs.background import BackgroundJob
 from distvec.spark.jobs.failures import describe_failure
 from ps_backend.arguments import NO_EXTENSIONS, Extensions
 from ps_backend.errors import PSError

@@ -17,8 +17,7 @@ from distvec import DistArray
 from distvec.array.core.handle import lock_in_order
 from distvec.keyed.array import KeyedArray
 from distvec.spark.context import PSContext
-from distvec.spark.jobs.application import free_slots
-from distvec.spark.jobs.background import BackgroundJob, SlotWatch
+from distvec.spark.jobs.application import BackgroundJob, SlotWatch, free_slots
 from distvec.spark.jobs.failures import Failure, describe_failure, user_stacklevel
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.loops.checkpoint_barrier import (

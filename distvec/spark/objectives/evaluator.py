@@ -24,8 +24,7 @@ from distvec.losses.loss import LossError, NotFinite, PhasedLoss
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.dataset import Dataset
-from distvec.spark.jobs.application import free_slots
-from distvec.spark.jobs.background import BackgroundJob, SlotWatch
+from distvec.spark.jobs.application import BackgroundJob, SlotWatch, free_slots
 from distvec.spark.jobs.failures import describe_failure, tasks_were_lost
 from distvec.spark.objectives.evaluation_task import (
     BLOCK_MISSING,
