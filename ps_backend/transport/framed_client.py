@@ -89,6 +89,8 @@ class FramedClient:
         """Whether one went silent, and the server has not answered over gRPC since."""
         self._reason = ""
         """Why the server cannot be reached so."""
+        self._unsaid = ""
+        """The warning of that, until the server answers over gRPC: one that is gone needs none."""
         self.way = ""
         """How the last large array went, or why over gRPC; empty before the first."""
 
@@ -136,6 +138,9 @@ class FramedClient:
     def mend(self) -> None:
         """The server has answered over gRPC: from now on this way is tried again."""
         self._mistrusted = False
+        if self._unsaid:
+            _LOG.warning("%s", self._unsaid)
+            self._unsaid = ""
 
     def close(self) -> None:
         """End the connections, and whoever waits on one. Idempotent."""
@@ -270,10 +275,10 @@ class FramedClient:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             where = f"port {port} of {host} cannot be reached"
             if not self._reason:
-                _LOG.warning(
-                    "%s (%s): requests go to the server at %s by gRPC, which is slower",
-                    where, error, self._address,
-                )  # fmt: skip
+                self._unsaid = (
+                    f"{where} ({error}): requests go to the server at {self._address} by gRPC, "
+                    "which is slower"
+                )
             self._reason = f"{where}: {error}"
             return None
 

@@ -77,9 +77,9 @@ class FramedServer:
         token: str | None,
         context: Context | None,
         *,
-        most: int = MOST_CONNECTIONS,
+        most: int | None = None,
     ) -> None:
-        """``context`` None: nothing is encrypted. ``most``: connections that are let in."""
+        """``context`` None: nothing is encrypted. ``most`` are let in, or MOST_CONNECTIONS."""
         self._respond, self._context, self._most = respond, context, most
         self._admission = secrets.token_bytes(32)
         self._proof, self._own_proof = proofs_of(token, self._admission)
@@ -232,7 +232,7 @@ class FramedServer:
         is_known = hmac.compare_digest(proof, expected)
         with self._changed:
             self._strangers.pop(connection, None)
-            room = len(self._connections) - len(self._strangers) <= self._most
+            room = len(self._connections) - len(self._strangers) <= (self._most or MOST_CONNECTIONS)
         return (framed if is_known and room else None), own_proof
 
     @contextmanager
