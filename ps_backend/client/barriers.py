@@ -60,12 +60,12 @@ Answers = dict[int, bytes]
 class Barrier:
     """What many contribute to, and wait for, on the servers of a session. Thread-safe."""
 
-    kind: ClassVar[str]
+    _kind: ClassVar[str]
 
     def __init__(self, name: str, requests: Requests, send: Send) -> None:
         self.name, self.servers = name, requests.servers
         self._requests, self._send = requests, send
-        self._called = pb.Barrier(kind=self.kind, name=name)
+        self._called = pb.Barrier(kind=self._kind, name=name)
 
     def close(self) -> None:
         """End it: who waits, or comes later, hears so by an error. One message a server."""
@@ -94,7 +94,7 @@ class Mailbox(Barrier):
     ``MailboxClosed`` if there is no such mailbox: ``open`` it first.
     """
 
-    kind = "mailbox"
+    _kind = "mailbox"
 
     def __init__(
         self, name: str, requests: Requests, send: Send, new_number: Callable[[], int]

@@ -27,7 +27,7 @@ class Pulled(NamedTuple):
 class Loop(Barrier):
     """The loop ``name`` on all servers. Thread-safe. Methods send one message a server."""
 
-    kind = "loop"
+    _kind = "loop"
 
     # --- for the owner ----------------------------------------------------------------------------
 
