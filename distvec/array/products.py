@@ -21,6 +21,7 @@ from distvec.array.reductions import axis_of, count_nonzero, keep_axes, max, min
 from distvec.array.transposed import (
     collected_transpose,
     exchanged_axes,
+    supports_column_split,
     transpose,
     transpose_operand,
 )
@@ -232,6 +233,7 @@ def _row_products(x: A, y: A) -> A:
     return products.astype(dtype)
 
 
+@supports_column_split()
 def vector_norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = False) -> A:
     """Vector norm: 2 by default, 1, 0 (number of non-zeros), inf, -inf, or any real p.
 

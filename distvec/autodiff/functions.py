@@ -89,14 +89,10 @@ def hessian_product(f: Function) -> Function:
 
     def slope(x: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = zip(leaves(grad(f)(x, *args, **kwargs)), leaves(v), strict=True)
-        products = [_inner(one, along) for one, along in pairs]
+        products = [vdot(one, along) for one, along in pairs]
         return sum(products[1:], products[0])
 
     return grad(slope)
-
-
-def _inner(x: Any, y: Any) -> Any:
-    return vdot(transpose(x), transpose(y)) if x.is_split_by_columns else vdot(x, y)
 
 
 def _differentiate(

@@ -35,7 +35,7 @@ from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import evaluate
 from distvec.array.manipulation.join import column_stack
-from distvec.array.transposed import exchanged_axes, transpose
+from distvec.array.transposed import transpose
 from distvec.graph import build, host_eval
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
@@ -344,10 +344,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """``numpy.linalg.vector_norm``: along an axis, or of all elements; lazy."""
-    if not is_split_by_columns(x):
-        return products.vector_norm(x, ord, axis, keepdims=keepdims)
-    result = products.vector_norm(x.table, ord, exchanged_axes(axis), keepdims=keepdims)
-    return transpose(result) if keepdims else result
+    return products.vector_norm(x, ord, axis, keepdims=keepdims)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
