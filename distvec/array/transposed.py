@@ -19,7 +19,8 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from distvec.array.core.handle import check_split, express, is_split_by_columns, make, stored_table
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
-from distvec.graph import build, view_nodes
+from distvec.graph import build
+from distvec.graph import node as view_nodes
 from distvec.graph.node import Graph, Node
 from ps_backend.program.types import array_type
 

@@ -13,7 +13,7 @@ import numpy as np
 from distvec.array.array import DistArray
 from distvec.array.core.handle import SessionBase
 from distvec.diagnostics.profile import measured
-from distvec.graph import view_nodes
+from distvec.graph import node as view_nodes
 from distvec.graph.node import Buffer
 from distvec.keyed.array import KeyedArray
 from ps_backend.client import KEYS, KeySpace, SpaceState, StoredArray

@@ -28,8 +28,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from distvec.graph.node import Graph, Node
-from distvec.graph.view_nodes import MOVEMENT, MOVES, movement_key
+from distvec.graph.node import MOVEMENT, MOVES, Graph, Node, movement_key
 from distvec.planner.emit import emit
 from distvec.planner.fuse import fuse, schedule
 from distvec.planner.linear import InnerProductExpansion

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from distvec.graph.node import Node, topological
-from distvec.graph.view_nodes import GATHER, MOVEMENT, MOVES, params_of, phases_of
+from distvec.graph.node import GATHER, MOVEMENT, MOVES, Node, params_of, phases_of, topological
 from distvec.planner.fuse import PhaseOf, Schedule, Traversal
 from distvec.planner.plan import PlannedPhase, PlannedProgram, PlannedSweep, PlannedView, Template
 from distvec.planner.simplify import product_of

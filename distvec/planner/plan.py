@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from distvec.graph import view_nodes
+from distvec.graph import node as view_nodes
 from distvec.graph.node import Node
 from ps_backend.program.collectives import CollectiveTypes
 from ps_backend.program.spaces import Space
@@ -16,7 +16,7 @@ from ps_backend.program.types import NodeType
 
 @dataclass
 class PlannedView:
-    """How a sweep reads an input that is stored otherwise: see ``distvec.graph.view_nodes``."""
+    """How a sweep reads an input that is stored otherwise: see ``distvec.graph.node``."""
 
     source: NodeType
     op: str

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from distvec.graph.host_eval import value_of
-from distvec.graph.node import Buffer, Graph, Node
-from distvec.graph.view_nodes import MOVEMENT
+from distvec.graph.node import MOVEMENT, Buffer, Graph, Node
 from distvec.planner.toposort import Walk, find_read_whole
 from ps_backend.program.reducers import REDUCERS
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
 
-from distvec.graph.node import Node
-from distvec.graph.view_nodes import MOVEMENT, MOVES, phases_of
+from distvec.graph.node import MOVEMENT, MOVES, Node, phases_of
 from ps_backend.program.reducers import REDUCERS
 
 

@@ -13,9 +13,8 @@ from math import prod
 
 import numpy as np
 
-from distvec.graph import view_nodes
-from distvec.graph.node import Graph, Node
-from distvec.graph.view_nodes import GATHER, MOVEMENT, MOVES, SPREAD, VIEW
+from distvec.graph import node as view_nodes
+from distvec.graph.node import GATHER, MOVEMENT, MOVES, SPREAD, VIEW, Graph, Node
 from distvec.planner.toposort import Walk
 from ps_backend.program import ops
 from ps_backend.program.spaces import Space

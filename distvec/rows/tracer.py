@@ -15,11 +15,10 @@ from distvec.array.array import DistArray
 from distvec.array.column_split import Transposed
 from distvec.array.core.handle import Handle, SessionBase
 from distvec.array.dispatch.array_api import Namespace
-from distvec.diagnostics.callsite import call_site, is_from_outside
+from distvec.diagnostics.profile import call_site, is_from_outside
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import FUNCTIONS
-from distvec.graph.node import Graph, Node
-from distvec.graph.view_nodes import MOVEMENT, MOVES
+from distvec.graph.node import MOVEMENT, MOVES, Graph, Node
 from ps_backend.client import Client
 from ps_backend.program import ops, row_ops
 from ps_backend.program.reducers import REDUCERS

@@ -10,8 +10,7 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from distvec.diagnostics.callsite import call_site
-from distvec.diagnostics.profile import measured
+from distvec.diagnostics.profile import call_site, measured
 from distvec.graph.node import Buffer, Graph, Node, depending, refuse_variables
 from distvec.planner import Plan, Planner, Template
 from distvec.runtime.execute import Cancelled, Executor

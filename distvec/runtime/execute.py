@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from distvec.diagnostics.profile import note_plan
 from distvec.graph.host_eval import cast_value, value_of
-from distvec.graph.node import Buffer, Graph, Node
-from distvec.graph.view_nodes import SPREAD
+from distvec.graph.node import SPREAD, Buffer, Graph, Node
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import Plan, PlannedPhase, PlannedProgram, PlannedSweep, PlannedView
 from distvec.runtime.liveness import InFlightProgram, LiveValues, find_donors

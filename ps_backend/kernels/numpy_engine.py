@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.kernel import Arrays
+from ps_backend.kernels.kernel import Arrays, Pause, no_pause, pool, thread_count
 from ps_backend.kernels.lowering import for_numpy
 from ps_backend.kernels.numpy_instructions import (
     Expressions,
@@ -43,7 +43,6 @@ from ps_backend.kernels.numpy_reductions import (
     reduce_blocks,
     reduction_of,
 )
-from ps_backend.kernels.threads import Pause, no_pause, pool, thread_count
 from ps_backend.program import ops
 from ps_backend.program.partials import layout_of, of_tree, partial_types
 from ps_backend.program.reducers import REDUCERS

@@ -24,9 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.compiled.source import source_of
-from ps_backend.kernels.kernel import Arrays, Kernel
+from ps_backend.kernels.kernel import Arrays, Kernel, Pause, no_pause
 from ps_backend.kernels.lowering import for_numba, split
-from ps_backend.kernels.threads import Pause, no_pause
 from ps_backend.program.sweep import Scalar, Sweep
 
 HOT_SECONDS = 0.3

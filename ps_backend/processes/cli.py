@@ -20,8 +20,7 @@ from ps_backend.errors import PSError
 from ps_backend.processes.parent_watch import Supervision, supervision
 from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.endpoints.tls_identity import FileIdentity, Identity
-from ps_backend.server.incarnation import Incarnation
-from ps_backend.server.service import Service
+from ps_backend.server.service import Incarnation, Service
 from ps_backend.server.sessions import VERSION
 
 _MOST_FILES = 16_384

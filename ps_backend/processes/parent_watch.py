@@ -24,7 +24,7 @@ from typing import Any
 
 from ps_backend.processes.server_process import ends_of
 from ps_backend.server.endpoints.tls_identity import Identity
-from ps_backend.server.incarnation import Incarnation
+from ps_backend.server.service import Incarnation
 
 _CHECK_SECONDS = 1.0
 _LAST_SECONDS = 2.0

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.collectives.partition import group_by_owner, scatter, take, verify_range
-from ps_backend.kernels.threads import pool, thread_count
+from ps_backend.kernels.kernel import pool, thread_count
 from ps_backend.program.types import ArrayType, ValueType, stored_type
 from ps_backend.program.views import Span, View, in_place, spans
 from ps_backend.server.peers import Asked, Neighbours, wait_for_all

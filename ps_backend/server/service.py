@@ -13,12 +13,11 @@ from itertools import chain
 
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget
 from ps_backend.durability.stores import Store, open_store
-from ps_backend.errors import PSError
+from ps_backend.errors import EpochFenced, PSError
 from ps_backend.server.bounds import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
 from ps_backend.server.commands.table import BUILT_IN, load, table_of
 from ps_backend.server.fair_lock import FairLock
-from ps_backend.server.incarnation import Incarnation
 from ps_backend.server.peers import Peers
 from ps_backend.server.session import Host, ServerSession
 from ps_backend.server.sessions import Sessions
@@ -26,6 +25,43 @@ from ps_backend.server.state.barriers import WaitingRoom
 from ps_backend.server.state.memory import Memory
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import Abandoned, PayloadBroken, UnknownSweep, UnknownView, encode_error
+
+
+class Incarnation:
+    """The number of a server's life, and the moment until which it may answer.
+
+    Whoever keeps servers running numbers their lives from 1, and clients say which life they mean.
+    A process that was cut off or stopped, while another one took its place, may be there again, or
+    still: it must do nothing any more. So it may answer for a limited time only, which whoever
+    keeps it extends (as long as nobody else may have been started), by the clock
+    ``time.monotonic``, which all processes of a machine share. Number 0 is of a server that nobody
+    replaces: it answers all, for ever.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.until = math.inf
+        """It may answer until then."""
+
+    def refuse(self, meant: int, now: float) -> None:
+        """Raise ``EpochFenced`` if a request that means life ``meant`` (0: any) must not be done.
+
+        To be asked where ``meant`` is another number, or ``now`` is late.
+        """
+        if now > self.until:
+            raise self.ended()
+        if self.number and meant and meant != self.number:
+            raise EpochFenced(
+                f"this is life {self.number} of the server, and the request is for life {meant}"
+            )
+
+    def ended(self) -> EpochFenced:
+        """What is said to whom it may not answer any more."""
+        return EpochFenced(
+            f"life {self.number} of this server is over, or was not confirmed in time: another may "
+            "have taken its place"
+        )
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ps_backend.kernels import Kernel
-from ps_backend.kernels.threads import thread_count
+from ps_backend.kernels.kernel import thread_count
 from ps_backend.program import partials
 from ps_backend.program.sweep import SweepCall
 from ps_backend.program.views import Span

@@ -14,8 +14,7 @@ from ps_backend.client import Client
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.durability.stores import Directory
 from ps_backend.server.commands.command import Payload
-from ps_backend.server.incarnation import Incarnation
-from ps_backend.server.service import Service
+from ps_backend.server.service import Incarnation, Service
 from ps_backend.transport import Answer, Unavailable, follow_all
 from ps_backend.transport.failover import Location
 from ps_backend.wire import ps_pb2 as pb

@@ -19,8 +19,7 @@ from ps_backend.in_process import InProcess
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload
-from ps_backend.server.incarnation import Incarnation
-from ps_backend.server.service import Service
+from ps_backend.server.service import Incarnation, Service
 from ps_backend.server.session import ServerSession
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.errors import _KINDS

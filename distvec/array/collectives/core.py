@@ -15,7 +15,8 @@ from distvec.array import reductions
 from distvec.array.core.handle import SessionBase, check_session, express, is_broadcastable, node_of
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, on_servers, reshape
-from distvec.graph import build, view_nodes
+from distvec.graph import build
+from distvec.graph import node as view_nodes
 from ps_backend.program.collectives import COUNT, SCATTER, TABLE, WAYS
 from ps_backend.program.types import ArrayType, NodeType, client_type
 

@@ -15,7 +15,7 @@ from distvec.array.core.handle import SessionBase, express
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import filled
 from distvec.diagnostics.profile import measured
-from distvec.graph import view_nodes
+from distvec.graph import node as view_nodes
 from distvec.graph.node import Buffer, Node
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
 from ps_backend.program.sweep import Program, Reduction, Sweep, SweepCall

@@ -28,7 +28,7 @@ from distvec.array.indexing.parse_key import (
     parse,
     positions,
 )
-from distvec.graph import view_nodes
+from distvec.graph import node as view_nodes
 from distvec.graph.build import collect
 from distvec.graph.host_eval import item_shape
 from ps_backend.program.spaces import DenseSpace

@@ -26,7 +26,8 @@ from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape, reshape_any
 from distvec.array.elementwise import array_among
 from distvec.array.transposed import exchanged_axes, transpose, transpose_operand
-from distvec.graph import build, view_nodes
+from distvec.graph import build
+from distvec.graph import node as view_nodes
 from distvec.graph.build import check_dtype
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type

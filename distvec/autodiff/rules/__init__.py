@@ -18,8 +18,7 @@ from distvec.autodiff.rules.arithmetic import (
 from distvec.autodiff.rules.host import HOST_RULES, LINEAR_ALGEBRA_RULES
 from distvec.autodiff.rules.moves import INDEX_RULES, MOVEMENT_RULES
 from distvec.autodiff.steps import NotDifferentiable, Rule, why_not
-from distvec.graph.node import Node
-from distvec.graph.view_nodes import MOVEMENT
+from distvec.graph.node import MOVEMENT, Node
 from ps_backend.program import ops
 
 _RULES: Mapping[str, Rule] = MappingProxyType(

@@ -16,7 +16,8 @@ from distvec.array.indexing.getitem import gather, is_inside, take_rows
 from distvec.array.indexing.parse_key import Slice
 from distvec.array.manipulation.join import row_index
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk
-from distvec.graph import build, view_nodes
+from distvec.graph import build
+from distvec.graph import node as view_nodes
 from distvec.graph.node import Node
 from ps_backend.program.collectives import (
     ASSIGN,

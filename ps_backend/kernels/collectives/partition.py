@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.kernel import has_compiler
-from ps_backend.kernels.threads import Pause, no_pause
+from ps_backend.kernels.kernel import Pause, has_compiler, no_pause
 
 Array = npt.NDArray[Any]
 

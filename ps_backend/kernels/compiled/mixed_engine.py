@@ -27,11 +27,11 @@ from ps_backend.kernels.compiled.tile_program import (
     reduces_by_loop,
     runs_by_loop,
 )
+from ps_backend.kernels.kernel import Pause, no_pause, thread_count, threads_for, together
 from ps_backend.kernels.lowering import for_loops, stages_of, work_of
 from ps_backend.kernels.numpy_instructions import number_steps
 from ps_backend.kernels.numpy_loops import addresses_of
 from ps_backend.kernels.numpy_reductions import reduce_blocks
-from ps_backend.kernels.threads import Pause, no_pause, thread_count, threads_for, together
 from ps_backend.program import ops
 from ps_backend.program.sweep import Combination, Scalar, Step, Sweep, partial_dtypes
 

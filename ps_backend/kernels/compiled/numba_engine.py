@@ -16,10 +16,9 @@ from ps_backend.kernels.compiled.linear_tables import DotTable, LinkTable
 from ps_backend.kernels.compiled.llvm_loops import LINE
 from ps_backend.kernels.compiled.machine_code import load
 from ps_backend.kernels.compiled.source import ordered_reductions, source_of
-from ps_backend.kernels.kernel import Arrays
+from ps_backend.kernels.kernel import Arrays, Pause, no_pause, thread_count, threads_for, together
 from ps_backend.kernels.lowering import for_numba, split, work_of
 from ps_backend.kernels.numpy_loops import loop_of
-from ps_backend.kernels.threads import Pause, no_pause, thread_count, threads_for, together
 from ps_backend.program.summation_order import CHUNK
 from ps_backend.program.sweep import COMBINE, Scalar, Sweep, partial_dtypes
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.collectives.sorting import SortedRun, sort_with_indices
+from ps_backend.kernels.kernel import no_pause
 from ps_backend.kernels.numpy_loops import address_of
-from ps_backend.kernels.threads import no_pause
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]

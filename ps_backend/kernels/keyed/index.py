@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.kernel import in_parts
 from ps_backend.kernels.keyed.table_format import (
     ADDRESS,
     FACTOR,
@@ -18,7 +19,6 @@ from ps_backend.kernels.keyed.table_format import (
     sizes_for,
 )
 from ps_backend.kernels.numpy_loops import address_of
-from ps_backend.kernels.threads import in_parts
 from ps_backend.program.keys import BUCKETS, Partition
 
 Integers = npt.NDArray[np.int64]

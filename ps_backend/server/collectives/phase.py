@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.threads import pool, thread_count
+from ps_backend.kernels.kernel import pool, thread_count
 from ps_backend.program.collectives import CollectiveCall
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import Row

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.threads import pool, thread_count
+from ps_backend.kernels.kernel import pool, thread_count
 from ps_backend.program.collectives import TSQR
 from ps_backend.program.householder import Matrix, Reflections, padded, signs_of, upright
 from ps_backend.program.spaces import Space

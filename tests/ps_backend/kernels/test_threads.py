@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ps_backend.kernels.threads import in_parts, together
+from ps_backend.kernels.kernel import in_parts, together
 from tests.waiting import PATIENCE
 
 

@@ -16,8 +16,7 @@ from ps_backend.program.types import array_type
 from ps_backend.program.views import View
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.endpoints.grpc_server import Server
-from ps_backend.server.incarnation import Incarnation
-from ps_backend.server.service import Service
+from ps_backend.server.service import Incarnation, Service
 from ps_backend.transport import Location
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.helpers import DOT, TOKEN, axpy, dot, put

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from ps_backend.errors import InvalidProgram
 from ps_backend.kernels import Kernel, compile_sweep
+from ps_backend.kernels.kernel import in_parts
 from ps_backend.kernels.keyed.row_tiering import HotRows
-from ps_backend.kernels.threads import in_parts
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Scalar
