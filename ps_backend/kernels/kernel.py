@@ -1,4 +1,4 @@
-"""The interface of all kernels, the threads that they share, and tables whose rows are one vector."""
+"""The interface of all kernels, the threads they share, and tables seen as one vector."""
 
 from __future__ import annotations
 
