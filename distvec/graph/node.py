@@ -9,8 +9,8 @@ the function runs they have no value, so that the result still has its graph. Th
 them are made of the arguments.
 
 Some nodes read an array at other slots than their own: slices, assignments to slices, index arrays.
-Servers fetch what they need of it from each other while they run the sweep that reads it, so it
-must be stored before. Through cheap expressions the planner moves the reading down to their arguments.
+Servers fetch the rows from each other while they run the sweep that reads them, so the array must
+be stored before. Through cheap expressions the planner moves the reading down to their arguments.
 """
 
 from __future__ import annotations
