@@ -84,15 +84,17 @@ class SweepRun:
         inputs: Arrays,
         scalars: Sequence[Scalar],
         outputs: Arrays,
-        place: tuple[int, int, int, int],
+        place: tuple[int, int, int],
+        chunks: tuple[int, int],
     ) -> None:
-        """``place``: first slot, slots, slots of a block, most slots of a chunk.
+        """``place``: first slot, slots, slots of a block.
 
-        A chunk is part of a block, or some whole ones.
+        ``chunks``: rows of a chunk, and of one where nothing is kept in between. A chunk is part of
+        a block, or some whole ones.
         """
         self.sweep, self.recipe, self.reducing = sweep, recipe, reducing
         self.inputs, self.outputs = inputs, outputs
-        self.offset, self.length, self.block_size, self.chunk = place
+        self.offset, self.length, self.block_size = place
         self.constants = constants_of(recipe, sweep, scalars)
         named = [one.listed for one in recipe.instructions if one.listed is not None]
         named += [one.reduction.args[1] for one in reducing if one.layout == "listed"]
@@ -114,6 +116,9 @@ class SweepRun:
         self.in_place = any(self._shared)
         self.direct = [self._direct(one) for one in recipe.instructions]
         """By instruction the output that it may write to at once."""
+        self.keeps = any(out is None for out in self.direct)
+        """Whether some value is kept in a scratch array."""
+        self.chunk = chunks[0] if self.keeps else chunks[1]
         written = {one.target for one, array in self._placed() if array is not None}
         first = {value: k for k, value in reversed(list(enumerate(sweep.outputs)))}
         self.stores = [
@@ -193,7 +198,8 @@ class BlockWorker:
         self._row = first * job.block_size
         self._end = min(last * job.block_size, job.length)
         rows = min(job.chunk, job.length)
-        self._scratch = [np.empty((rows, *t.row), t.dtype) for t in job.recipe.scratch]
+        scratch = job.recipe.scratch if job.keeps else ()
+        self._scratch = [np.empty((rows, *t.row), t.dtype) for t in scratch]
         self._place = Place(block=job.block_size)
         self._values: list[Any] = [job.constants.get(value) for value in range(len(job.types))]
         self.folds = job.folds(first)
@@ -298,6 +304,8 @@ class BlockWorker:
 
 _CHUNK = 1 << 16
 """Elements of the widest value of a chunk: a few such arrays fit the cache of a core."""
+_FLAT_CHUNK = 1 << 15
+"""The same of flat sweeps, whose values are all as wide: more of them are kept at a time."""
 _STREAMED = 1 << 18
 """The same where nothing is kept in between."""
 _LEAST_ROWS = 512
@@ -323,7 +331,7 @@ class NumpyKernel:
         self,
         sweep: Sweep,
         fuse: Callable[[Sweep], Expressions] | None = None,
-        chunk: int = _CHUNK,
+        chunk: int | None = None,
     ) -> None:
         """``fuse`` finds expressions, which have threads of their own. ``chunk``: elements."""
         self._sweep = sweep = for_numpy(sweep)
@@ -338,9 +346,11 @@ class NumpyKernel:
         self._least_rows = _LEAST_ROWS
         if any(r.op == "triangle" for r in sweep.reductions):
             self._least_rows = max(_LEAST_ROWS, _TRIANGLES * max(map(prod, sweep.rows)))
-        streams = all(one.output is not None for one in recipe.instructions)
-        self._chunk = _STREAMED if streams and fuse is None else chunk
+        is_flat = sweep.is_flat and not sweep.row
+        self._chunk = chunk or (_FLAT_CHUNK if is_flat else _CHUNK)
+        self._streamed = self._chunk if fuse is not None else _STREAMED
         self._width = max((prod(row) for row in sweep.rows), default=1)
+        self._is_flat = is_flat
         self._work = self._width * (len(recipe.instructions) + len(sweep.results) + 1)
         if self._multiplies:  # by a large matrix, or to one
             matrices = [*sweep.scalars, *(t for one in self._reducing for t in one.types)]
@@ -362,11 +372,12 @@ class NumpyKernel:
         few = self._few
         if few is not None and 0 < length <= few.most:
             return few.run(inputs, scalars, outputs, offset, length, block_size)
-        place = (offset, length, block_size, self.chunk_rows(block_size))
+        place = (offset, length, block_size)
+        chunks = (self.chunk_rows(block_size), self.chunk_rows(block_size, self._streamed))
         # NumPy warns of the special values that the client's user handles; a server has no user.
         with np.errstate(all="ignore"), serial_blas() if self._multiplies else nullcontext():
             job = SweepRun(
-                self._sweep, self._recipe, self._reducing, inputs, scalars, outputs, place
+                self._sweep, self._recipe, self._reducing, inputs, scalars, outputs, place, chunks
             )
             walks = self._walks(job)
             self._run(walks, max(1, _SLICE_WORK // (self._work * job.chunk)), pause)
@@ -389,9 +400,9 @@ class NumpyKernel:
                 list(pool().map(BlockWorker.advance, left, [chunks] * len(left)))
             pause()
 
-    def chunk_rows(self, block_size: int) -> int:
-        """Rows of a chunk: part of a block, or some whole ones."""
-        rows = max(1, self._chunk // self._width)
+    def chunk_rows(self, block_size: int, elements: int | None = None) -> int:
+        """Rows of a chunk of so many ``elements``: part of a block, or some whole ones."""
+        rows = max(1, (elements or self._chunk) // self._width)
         if self._multiplies:
             rows = max(rows, self._least_rows)
         if rows < block_size:
@@ -401,12 +412,13 @@ class NumpyKernel:
     def working_bytes(self, length: int, block_size: int) -> int:
         """Bytes of scratch arrays, and of partial results, of all threads.
 
-        And of what NumPy's functions take for themselves: as much as one value, at the most.
+        And of what NumPy's functions of rows take for themselves: at most as much as one value.
         """
         blocks = -(-length // block_size)
         threads = max(1, min(thread_count(), blocks))
         scratch = sum(value.row_bytes for value in self._recipe.scratch)
-        scratch += _ITEM_BYTES * self._width
+        if not self._is_flat:
+            scratch += _ITEM_BYTES * self._width
         total = threads * scratch * min(length, self.chunk_rows(block_size))
         for one in self._reducing:
             size = sum(value.row_bytes for value in one.types)
