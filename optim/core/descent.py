@@ -11,7 +11,7 @@ from optim.core.problem import Point, Problem
 from optim.core.progress import rounding_of
 from optim.core.result import Outcome, State
 from optim.line_search import Ray, Sample, Trial
-from optim.quasi_newton.history import CurvaturePair
+from optim.line_search.ray import CurvaturePair
 
 Measure: TypeAlias = Callable[[Array, Array, Array], tuple[Scalar, ...]]
 """Of the new x, the new gradient and its change: rank-0 values to read along."""

@@ -26,8 +26,8 @@ from optim.core.progress import Plateau, residual_is_hidden, rounding_of
 from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
 from optim.line_search import NonMonotone, Ray, Reference
+from optim.line_search.ray import CurvaturePair
 from optim.proximal.separable import adopt_projection
-from optim.quasi_newton.history import CurvaturePair
 
 # Iterations without progress that end a run: values may rise for long before they fall again.
 PATIENCE = 100

@@ -7,12 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from optim.core.arrays import Array
 from optim.core.problem import Point
-from optim.quasi_newton.history import CurvaturePair
 
 # Relative to the value at the start: above this a change is not taken for noise, whatever its sign.
 # The size that Hager and Zhang recommend.
 _NOISE = 1e-6
+
+
+@dataclass(frozen=True)
+class CurvaturePair:
+    """A step s and the gradient's change y along it, with s.y and y.y."""
+
+    s: Array
+    y: Array
+    sy: float
+    yy: float
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,7 @@ from dataclasses import dataclass
 
 from optim.core.arrays import Array, Scalar, fetch, persist, vdot
 from optim.core.progress import Plateau
-
-
-@dataclass(frozen=True)
-class CurvaturePair:
-    """A step s and the gradient's change y along it, with s.y and y.y."""
-
-    s: Array
-    y: Array
-    sy: float
-    yy: float
+from optim.line_search.ray import CurvaturePair
 
 
 @dataclass(frozen=True)

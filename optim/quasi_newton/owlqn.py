@@ -19,14 +19,8 @@ from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
 from optim.core.trees import Tree, map_arrays
 from optim.line_search import Backtracking, Ray, Search, Trial
-from optim.quasi_newton.history import (
-    PATIENCE,
-    CurvatureMemory,
-    CurvaturePair,
-    History,
-    attempts,
-    first_step,
-)
+from optim.line_search.ray import CurvaturePair
+from optim.quasi_newton.history import PATIENCE, CurvatureMemory, History, attempts, first_step
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from optim import (
 )
 from optim.gradient.spectral_projected_gradient import NextStep
 from optim.line_search import Ray, Sample, Trial
-from optim.quasi_newton.history import CurvaturePair
+from optim.line_search.ray import CurvaturePair
 from tests.optim.lazy_array import LazyNamespace
 from tests.optim.line_search.test_line_search import ray_of
 from tests.optim.problems import NAMED, breeze_start, quadratic, quartic, rosenbrock, start_of

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from optim import Backtracking, HagerZhang, StrongWolfe
 from optim.core.problem import Point
 from optim.line_search import Ray, Sample, Trial
-from optim.quasi_newton.history import CurvaturePair, History
+from optim.line_search.ray import CurvaturePair
+from optim.quasi_newton.history import History
 
 EPSILON = 2.0**-52
 
