@@ -20,11 +20,10 @@ from distvec.array.core.shapes import filled, length_of, on_servers, put, reshap
 from distvec.array.dispatch.array_api import Namespace, shared_names
 from distvec.array.elementwise import apply, where
 from distvec.array.random import Random
-from distvec.array.repr import summary
+from distvec.array.repr import summary, table
 from distvec.array.selection import Selection
 from distvec.array.sequences import geomspace, logspace
 from distvec.autodiff.functions import hessian_product, value_and_grad
-from distvec.diagnostics.summary import table
 from distvec.durability.checkpoints import Checkpoint, Restored
 from distvec.durability.load import Loaded, load
 from distvec.durability.policy import Durability

@@ -10,9 +10,8 @@ import numpy as np
 
 from distvec.losses.classification import Logistic
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums, loss_error, multiply_weights
-from distvec.losses.pairs import PairBlock, Pairs
 from distvec.losses.row_losses import RowLoss, sum_once_rounded
-from distvec.losses.rows import Floats, Rows
+from distvec.losses.rows import Floats, PairBlock, Pairs, Rows
 
 _PairFunction: TypeAlias = Callable[[Floats, Floats], tuple[Floats, ...]]
 

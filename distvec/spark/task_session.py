@@ -13,7 +13,7 @@ from pyspark import AccumulatorParam, SparkContext, TaskContext
 
 from distvec.durability.policy import Durability
 from distvec.session import Session
-from distvec.spark.cluster.registry_service import RemoteDirectory
+from distvec.spark.cluster.registry import RemoteDirectory
 from distvec.spark.cluster.supervised_servers import SupervisedServers, authority_for
 from ps_backend.client import Client, Counters, Tls
 from ps_backend.errors import ServerLost

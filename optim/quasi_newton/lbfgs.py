@@ -1,17 +1,150 @@
-"""L-BFGS: D. C. Liu, J. Nocedal, Mathematical Programming 45 (1989) 503-528."""
+"""L-BFGS: its curvature pairs, the two-loop recursion, and the matrix B itself.
+
+D. C. Liu, J. Nocedal, Mathematical Programming 45 (1989) 503-528.
+J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006), algorithm 7.4, equation 7.20;
+B, not its inverse, as a sum of products of vectors: section 7.2, "Unrolling the update".
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from optim.core.arrays import Array, fetch, max_norm, quiet, vdot
+from optim.core.arrays import Array, Scalar, fetch, max_norm, persist, quiet, vdot
 from optim.core.descent import Direction, next_state, straight_ray
 from optim.core.problem import Problem
 from optim.core.progress import Plateau
 from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
 from optim.line_search import Search, StrongWolfe
-from optim.quasi_newton.history import PATIENCE, CurvatureMemory, History, attempts, first_step
+from optim.line_search.ray import CurvaturePair
+
+
+@dataclass(frozen=True)
+class History:
+    """The last `capacity` pairs, oldest first. Immutable."""
+
+    capacity: int
+    pairs: tuple[CurvaturePair, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    @property
+    def scale(self) -> float:
+        """The length of H_0 = scale * identity: s.y / y.y of the newest pair (eq. 7.20)."""
+        newest = self.pairs[-1]
+        return newest.sy / newest.yy
+
+    @property
+    def newest(self) -> tuple[Array, ...]:
+        """The vectors of the newest pair, which lazy arrays have yet to compute."""
+        return tuple(vector for pair in self.pairs[-1:] for vector in (pair.s, pair.y))
+
+    def push(self, pair: CurvaturePair, epsilon: float) -> History:
+        """With `pair`, if it has the positive curvature that keeps H positive definite."""
+        if self.capacity == 0 or not pair.sy > epsilon * pair.yy > 0.0:
+            return self
+        return History(self.capacity, (*self.pairs, pair)[-self.capacity :])
+
+    def restrict(self, part: Callable[[Array], Array], epsilon: float) -> History:
+        """The pairs on a subspace, where `part` is the projection on it; one message.
+
+        Pairs without positive curvature there are left out.
+        """
+        vectors = [(part(pair.s), part(pair.y)) for pair in self.pairs]
+        dots = [dot for s, y in vectors for dot in (vdot(s, y), vdot(y, y))]
+        numbers = iter(fetch(*dots, also=tuple(v for pair in vectors for v in pair)))
+        history = History(self.capacity)
+        for (s, y), sy, yy in zip(vectors, numbers, numbers, strict=False):
+            history = history.push(CurvaturePair(s, y, sy, yy), epsilon)
+        return history
+
+    def inverse_hessian_times(
+        self, q: Array, restrict: Callable[[Array], Array] = lambda v: v
+    ) -> Array:
+        """H q, the inverse Hessian's estimate times a vector; the dots stay lazy scalars.
+
+        `restrict` projects on the coordinates that may move: H_0 = scale * projection. Where the
+        steps s lie in that subspace, so does H q, and up to the scale it is what the recursion
+        gives on the subspace alone; restricting the result instead would overshoot.
+        """
+        alphas = []
+        for pair in reversed(self.pairs):
+            alpha = vdot(pair.s, q) / pair.sy
+            q = q - alpha * pair.y
+            alphas.append(alpha)
+        r = self.scale * restrict(q) if self.pairs else restrict(q)
+        for pair, alpha in zip(self.pairs, reversed(alphas), strict=True):
+            beta = vdot(pair.y, r) / pair.sy
+            r = r + (alpha - beta) * pair.s
+        return r
+
+
+@dataclass(frozen=True)
+class CurvatureMemory:
+    """The pairs, and how long nothing has improved."""
+
+    history: History
+    plateau: Plateau
+
+
+def attempts(history: History) -> tuple[History, ...]:
+    """The histories to make a direction of: if the pairs mislead the search, none of them."""
+    return (history, History(history.capacity)) if history else (history,)
+
+
+# Iterations without progress that end a run: where the values are flat the pairs take some thirty
+# to be renewed, and then gradients may get smaller again.
+PATIENCE = 40
+# Where a step has met no positive curvature, the next may be longer by this factor.
+GROWTH = 4.0
+
+
+def first_step(slope: float, history: History, known: History, last: float) -> float:
+    """The step size to try first: 1 where the pairs scale the direction.
+
+    Without pairs, steepest descent: by the scale of the pairs that were just dropped (`known`), or
+    by the `last` step size where none gave a pair, or at the very first by a vector of norm 1.
+    """
+    if history:
+        return 1.0
+    if known:
+        return known.scale
+    if last > 0.0:
+        return GROWTH * last
+    return 1.0 / math.sqrt(-slope) if slope < 0.0 else 1.0
+
+
+@dataclass(frozen=True)
+class BFGSMatrix:
+    """B v = scale * v + sum over the pairs of (y.v / s.y) y - (a.v) a, where a = B s / sqrt(s.B s).
+
+    The B of each a is the one of the pairs before it. Positive definite, as all s.y are.
+    """
+
+    scale: Scalar
+    pairs: tuple[CurvaturePair, ...] = ()
+    images: tuple[Array, ...] = ()
+
+    @classmethod
+    def from_history(cls, history: History, scale: Scalar) -> BFGSMatrix:
+        """From the pairs; `scale` is for no pairs. Costs history^2 products, and one message."""
+        matrix = cls(1.0 / history.scale if history else scale)
+        for pair in history.pairs:
+            image = matrix @ pair.s
+            a = image / vdot(pair.s, image) ** 0.5
+            matrix = cls(matrix.scale, (*matrix.pairs, pair), (*matrix.images, a))
+        if history:
+            persist(*matrix.images, *history.newest)
+        return matrix
+
+    def __matmul__(self, v: Array) -> Array:
+        product = self.scale * v
+        for pair, a in zip(self.pairs, self.images, strict=True):
+            product = product + (vdot(pair.y, v) / pair.sy) * pair.y - vdot(a, v) * a
+        return product
 
 
 @dataclass(frozen=True, kw_only=True)

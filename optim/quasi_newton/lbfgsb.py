@@ -29,7 +29,7 @@ from optim.core.trees import Tree, map_arrays
 from optim.line_search import Ray, Search, StrongWolfe, Trial
 from optim.line_search.ray import CurvaturePair
 from optim.proximal.projections import Box
-from optim.quasi_newton.history import PATIENCE, CurvatureMemory, History, attempts, first_step
+from optim.quasi_newton.lbfgs import PATIENCE, CurvatureMemory, History, attempts, first_step
 
 # Relative to the width of the box, and absolute: nearer to a bound, it can hold a coordinate.
 _NEAR = 1e-3

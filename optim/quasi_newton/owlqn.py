@@ -20,7 +20,7 @@ from optim.core.solver import ToleranceSolver
 from optim.core.trees import Tree, map_arrays
 from optim.line_search import Backtracking, Ray, Search, Trial
 from optim.line_search.ray import CurvaturePair
-from optim.quasi_newton.history import PATIENCE, CurvatureMemory, History, attempts, first_step
+from optim.quasi_newton.lbfgs import PATIENCE, CurvatureMemory, History, attempts, first_step
 
 
 @dataclass(frozen=True)

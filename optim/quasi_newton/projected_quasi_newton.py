@@ -19,7 +19,7 @@ from optim.gradient.spectral_projected_gradient import (
 )
 from optim.line_search import Backtracking, Search
 from optim.proximal.separable import adopt_projection
-from optim.quasi_newton.history import GROWTH, BFGSMatrix, CurvatureMemory, History, attempts
+from optim.quasi_newton.lbfgs import GROWTH, BFGSMatrix, CurvatureMemory, History, attempts
 
 
 @dataclass(frozen=True, kw_only=True)

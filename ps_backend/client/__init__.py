@@ -22,8 +22,8 @@ from ps_backend.client.signals import (
 )
 from ps_backend.transport import Location, Tls, tls_of
 from ps_backend.transport.messages import MessageClient, ask_once
-from ps_backend.wire.barriers import OPERATIONS, Key, Total, Winner
 from ps_backend.wire.keyed import SpaceCopy, SpaceState
+from ps_backend.wire.protocol import OPERATIONS, Key, Total, Winner
 from ps_backend.wire.quantize import KINDS as WIRES
 
 __all__ = [

@@ -1,18 +1,26 @@
-"""A keyed space of the session as a client sees it: keys in batches, and row programs on them."""
+"""A keyed space of the session as a client sees it: keys in batches, and row programs on them.
+
+Memory for results, which are let go of again: the next one comes into the same.
+
+To fill fresh memory takes longer than what fills it: the system hands it out page by page. So what
+an array leaves behind, when nobody holds it or a view of it any more, serves the next one.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.client.buffer_pool import Scratch, fresh, pooled
 from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import Replies, Send
 from ps_backend.client.files import Source, saved_on
@@ -20,6 +28,7 @@ from ps_backend.client.requests import Messages, Requests, Selection, StoredArra
 from ps_backend.client.server_link import Message
 from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.kernels.keyed import group_by_key
+from ps_backend.kernels.numpy_loops import address_of
 from ps_backend.program.initializers import Fill
 from ps_backend.program.keys import Partition, check_keys
 from ps_backend.program.row_program import RowProgram
@@ -27,7 +36,6 @@ from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import ValueType
 from ps_backend.program.user_signatures import Signature
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.barriers import Key
 from ps_backend.wire.chunks import Parts, byte_view
 from ps_backend.wire.codec import encode_type
 from ps_backend.wire.keyed import (
@@ -41,7 +49,64 @@ from ps_backend.wire.keyed import (
     padded,
     unknown_plugin,
 )
+from ps_backend.wire.protocol import Key
 from ps_backend.wire.quantize import narrowed, travelling, widened
+
+_LEAST, _MOST = 1 << 18, 1 << 26
+"""Bytes of an array that memory is lent to, and that a thread keeps."""
+_waiting: deque[npt.NDArray[np.uint8]] = deque(maxlen=2)
+"""What came back. Appending and popping are one step each: arrays end in any thread, any time."""
+
+
+class _Loan:
+    """Memory that an array and its views hold; it comes back with the last one of them."""
+
+    def __init__(self, memory: npt.NDArray[np.uint8], size: int) -> None:
+        self._memory = memory
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address_of(memory), False),
+        }
+
+    def __del__(self, waiting: deque[npt.NDArray[np.uint8]] = _waiting) -> None:
+        waiting.append(self._memory)
+
+
+def pooled(shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
+    """An array with any values; of memory that was lent before, where there is some."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    if not _LEAST <= size <= _MOST:
+        return np.empty(shape, dtype)
+    try:
+        memory = _waiting.pop()
+    except IndexError:
+        memory = fresh(size)
+    if not size <= len(memory) <= 2 * size:
+        memory = fresh(size)
+    found: npt.NDArray[Any] = np.asarray(_Loan(memory, size)).view(dtype).reshape(shape)
+    return found
+
+
+def fresh(size: int) -> npt.NDArray[np.uint8]:
+    """So many bytes that nobody had."""
+    return np.empty(size, np.uint8)
+
+
+class Scratch(threading.local):
+    """Memory for what a thread receives and copies from at once: what it had serves again."""
+
+    _bytes = np.empty(0, np.uint8)
+
+    def take(self, size: int) -> npt.NDArray[np.uint8]:
+        """So many bytes, until the next call."""
+        if size > _MOST:
+            return fresh(size)
+        if size > self._bytes.size:
+            self._bytes = fresh(size)
+        return self._bytes[:size]
+
 
 Keys = npt.NDArray[np.int64]
 

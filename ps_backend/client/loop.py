@@ -12,7 +12,7 @@ from ps_backend.client.barriers import Barrier, long_poll
 from ps_backend.client.requests import Change, Indices, SharedArray, empty_rows, split
 from ps_backend.program.spaces import Space
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.barriers import LONGEST_WAIT_SECONDS
+from ps_backend.wire.protocol import LONGEST_WAIT_SECONDS
 
 
 class Pulled(NamedTuple):

@@ -31,7 +31,7 @@ from ps_backend.errors import (
     SessionFenced,
 )
 from ps_backend.program.types import DTYPES
-from ps_backend.wire.barriers import Total, Winner
+from ps_backend.wire.protocol import Total, Winner
 from tests.durability.cluster import NONE, Chances, Cluster, Driver, DriverKilled
 from tests.durability.disk import Disk, unneeded
 from tests.durability.world import Snapshot, Tracked, World, assert_nothing_is_held

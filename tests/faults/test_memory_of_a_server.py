@@ -21,8 +21,7 @@ from ps_backend.server.state.memory import BLOCK_OVERHEAD
 from ps_backend.transport import GrpcTransport
 from ps_backend.transport.shared_memory import WHOLE_BYTES, Segment
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.barriers import Total, Winner
-from ps_backend.wire.protocol import PROTOCOL, session_name
+from ps_backend.wire.protocol import PROTOCOL, Total, Winner, session_name
 from tests.ps_backend.helpers import AXPY, put
 from tests.ps_backend.requests import Sender, ask, barrier
 from tests.waiting import PATIENCE

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import distvec as dv
-from distvec.spark.cluster.registry import Registry
-from distvec.spark.cluster.registry_service import serve_registry
+from distvec.spark.cluster.registry import Registry, serve_registry
 from distvec.spark.cluster.supervise import RegistryClient, ServerSpec, Supervisor
 from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb

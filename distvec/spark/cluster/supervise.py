@@ -9,14 +9,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from distvec.spark.cluster.registry import (
-    ANSWER_SECONDS,
-    LEAVE,
-    SERVE,
-    SERVE_SECONDS,
-    STOP,
-    Claim,
-)
+from distvec.spark.cluster.registry import ANSWER_SECONDS, LEAVE, SERVE, SERVE_SECONDS, STOP, Claim
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget
 from ps_backend.client import MessageClient, Tls
 from ps_backend.errors import PSError

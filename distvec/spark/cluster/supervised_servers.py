@@ -10,8 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from distvec.spark.cluster.registry import ServerDirectory
-from distvec.spark.cluster.registry_service import serve_registry
+from distvec.spark.cluster.registry import ServerDirectory, serve_registry
 from ps_backend.arguments import is_loopback
 from ps_backend.client import Client, Tls
 from ps_backend.errors import PSError, ServerLost

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from distvec.spark.cluster.registry_service import serve_messages
+from distvec.spark.cluster.registry import serve_messages
 from ps_backend.client import MessageClient
 from ps_backend.errors import PSError
 

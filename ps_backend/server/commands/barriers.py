@@ -23,9 +23,9 @@ from ps_backend.server.state.clocks import Clocks, Push
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.store import Buffer, Rows
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.barriers import OPERATIONS, Key, ReleaseStep, Winner, check_size
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.errors import NotAlong, TooEarly
+from ps_backend.wire.protocol import OPERATIONS, Key, ReleaseStep, Winner, check_size
 
 _KINDS = ("round", "mailbox", "loop")
 

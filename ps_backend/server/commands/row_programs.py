@@ -22,10 +22,10 @@ from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
 from ps_backend.server.state.keyed.user_function import UserFunctionRun
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.barriers import Winner
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.errors import UnknownView
 from ps_backend.wire.keyed import check_keys_size, decode_keys, decode_row_program, padded
+from ps_backend.wire.protocol import Winner
 from ps_backend.wire.quantize import check_kind, narrow, narrowed, travelling, widen
 
 Array = npt.NDArray[Any]

@@ -17,9 +17,9 @@ from ps_backend.server.session import ServerSession
 from ps_backend.server.state.memory import MemoryBlock, rounded
 from ps_backend.server.state.store import Buffer, Part, Rows
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.barriers import Winner
 from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import space_of
+from ps_backend.wire.protocol import Winner
 
 _INDEX_BYTES = 8
 

@@ -17,7 +17,7 @@ from ps_backend.errors import PSError, RoundClosed
 from ps_backend.program.types import ArrayType
 from ps_backend.server.state.memory import Memory, MemoryBlock, Reservation
 from ps_backend.server.state.store import Rows
-from ps_backend.wire.barriers import Key, Winner
+from ps_backend.wire.protocol import Key, Winner
 
 _MOST_CLOSED = 65536
 _CLOSED_BYTES = 256

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distvec.losses import pairs
+from distvec.losses import rows as pairs
 from distvec.losses.classification import Hinge, Logistic, SquaredHinge
 from distvec.losses.cox import Cox
 from distvec.losses.loss import LossError

@@ -13,7 +13,7 @@ from optim import Backtracking, HagerZhang, StrongWolfe
 from optim.core.problem import Point
 from optim.line_search import Ray, Sample, Trial
 from optim.line_search.ray import CurvaturePair
-from optim.quasi_newton.history import History
+from optim.quasi_newton.lbfgs import History
 
 EPSILON = 2.0**-52
 

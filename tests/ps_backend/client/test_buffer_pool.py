@@ -6,7 +6,7 @@ import gc
 
 import numpy as np
 
-from ps_backend.client.buffer_pool import pooled
+from ps_backend.client.keyed import pooled
 from ps_backend.kernels.numpy_loops import address_of
 
 SHAPE = (30_000, 4)

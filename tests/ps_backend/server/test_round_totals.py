@@ -15,7 +15,7 @@ from ps_backend.errors import BufferLost, PSError, RoundClosed
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.wire.barriers import Total, Winner
+from ps_backend.wire.protocol import Total, Winner
 from tests.ps_backend.helpers import in_process, put
 
 COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum}

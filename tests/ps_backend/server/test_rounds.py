@@ -13,7 +13,7 @@ from ps_backend.errors import BufferLost, OutOfBudget, PSError, RoundClosed
 from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
-from ps_backend.wire.barriers import Key
+from ps_backend.wire.protocol import Key
 from tests.ps_backend.helpers import in_process
 from tests.waiting import join_all
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 
-from distvec.spark.cluster.registry import Registry
-from distvec.spark.cluster.registry_service import serve_registry
+from distvec.spark.cluster.registry import Registry, serve_registry
 from distvec.spark.cluster.supervise import RegistryClient, ServerSpec, Supervisor
 from ps_backend.errors import PSError
 from tests.waiting import PATIENCE, join_all

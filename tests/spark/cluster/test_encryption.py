@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from distvec.spark import PSContext
-from distvec.spark.cluster.registry import Claim, Registry
-from distvec.spark.cluster.registry_service import serve_registry
+from distvec.spark.cluster.registry import Claim, Registry, serve_registry
 from distvec.spark.cluster.supervise import RegistryClient, ServerSpec, Supervisor
 from distvec.spark.cluster.supervised_servers import authority_for
 from distvec.spark.task_session import join

@@ -11,8 +11,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from distvec.spark.cluster.registry import SERVE, Claim
-from distvec.spark.cluster.registry_service import RemoteDirectory
+from distvec.spark.cluster.registry import SERVE, Claim, RemoteDirectory
 from ps_backend.client import MessageClient, ask_once
 from ps_backend.errors import AuthenticationError, ServerLost
 from ps_backend.server.endpoints.framed_server import MOST_STRANGERS
