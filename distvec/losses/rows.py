@@ -123,7 +123,6 @@ def pairs_of(labels: Floats, groups: npt.NDArray[np.int64], weights: Floats | No
     return found._replace(weight=weight)
 
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Matrix: TypeAlias = "sp.csr_array | npt.NDArray[Any]"
 
