@@ -74,7 +74,7 @@ NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile; what ``split`` takes out of them does not count."""
 LEAST_STEPS_OF_CALL = 4
 """Compiled steps for each call of a loop of NumPy's: with fewer the tiles are faster, by a fifth
-for float64 and by half for float32 (docs/cost.md)."""
+for float64 and by half for float32 (docs/cost.md). Only where all engines have the same bits."""
 
 
 def engine_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
@@ -98,7 +98,7 @@ def engine_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
     if is_short and (parts.steps or not (sweep.steps or parts.dots)):
         return "mixed"
     calls = len(parts.calls) - len(parts.combinations)
-    if len(parts.rest.steps) < LEAST_STEPS_OF_CALL * calls:
+    if len(parts.rest.steps) < LEAST_STEPS_OF_CALL * calls and has_same_bits(sweep):
         return "mixed"
     has_text = all(ops.TABLE[step.op].numba for step in parts.rest.steps)
     return "numba" if has_text and parts.steps <= NUMBA_MOST_STEPS else "mixed"

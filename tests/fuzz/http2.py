@@ -177,7 +177,7 @@ def _lying_messages(metadata: Metadata) -> Iterator[bytes]:
     """Of gRPC: 4 GiB announced, compressed, half a head, two for one."""
     yield _hello()
     heads = (b"\0\xff\xff\xff\xff", b"\1\0\0\0\4abcd", b"\0\0", b"\0\0\0\0\0" * 2, b"\x07\0\0\0\0")
-    paths = [f"/{SERVICE}/{name}" for name in ("Call", "Pipe", "Stream", "Shared", "None")]
+    paths = [f"/{SERVICE}/{name}" for name in ("Call", "Stream", "Shared", "None")]
     for number in range(200):
         stream, path = 2 * number + 1, paths[number % len(paths)]
         yield _frame(_HEADERS, _END_HEADERS, stream, _block(metadata, path))

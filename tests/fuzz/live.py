@@ -33,7 +33,7 @@ MARGIN = 160 << 20
 _EACH_SECONDS = 0.1
 _WAIT_SECONDS = 5.0
 """So long a call of a stranger may take; then it is abandoned."""
-_METHODS = ("Call", "Call", "Pipe", "Stream", "Shared")
+_METHODS = ("Call", "Call", "Stream", "Shared")
 
 
 @dataclass

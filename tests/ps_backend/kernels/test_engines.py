@@ -222,11 +222,13 @@ def test_the_range_a_server_holds_does_not_change_a_bit(
 
 def test_the_engine_depends_on_structure_and_global_length_alone() -> None:
     value = ValueType("float64")
-    short = Sweep((value,), (), (Step("exp", (0,), value),), (1,), ())
+    short = Sweep((value,), (), (Step("multiply", (0, 0), value),), (1,), ())
+    called = Sweep((value,), (), (Step("exp", (0,), value),), (1,), ())
     steps = tuple(Step("exp", (k,), value) for k in range(kernels.NUMBA_MOST_STEPS + 1))
     long = Sweep((value,), (), steps, (len(steps),), ())
     assert kernels.engine_for(short, kernels.NUMBA_FROM_LENGTH) == "numba"
     assert kernels.engine_for(short, kernels.NUMBA_FROM_LENGTH - 1) == "mixed"
+    assert kernels.engine_for(called, kernels.NUMBA_FROM_LENGTH) == "mixed", "NumPy's own loop"
     assert kernels.engine_for(long, 1 << 24) == "mixed"
     assert kernels.engine_for(short, kernels.LINEAR_FROM_LENGTH - 1) == "numpy"
     many = gram(4, list(itertools.combinations(range(4), 2)))

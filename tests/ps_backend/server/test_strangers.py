@@ -36,7 +36,7 @@ from tests.waiting import PATIENCE, has_ended, wait_for
 
 SPACE = DenseSpace(3000)
 X = np.random.default_rng(0).standard_normal(SPACE.length)
-METHODS = ("Call", "Pipe", "Stream", "Shared")
+METHODS = ("Call", "Stream", "Shared")
 ALL_METHODS = (*METHODS, *(f"{PEER}{name}" for name in METHODS))
 MANY = 700
 """More calls than a server has threads would need, before it looked at tokens first."""
