@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import threading
 import time
@@ -13,9 +14,11 @@ from typing import Any
 from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.endpoints.framed_server import FramedServer
 from ps_backend.server.endpoints.tls_identity import Identity
-from ps_backend.transport.framed import FramedConnection, proofs_of
-from ps_backend.transport.messages import MOST_BYTES, NONCE_BYTES
+from ps_backend.transport.framed import FramedConnection, Silent, proofs_of
+from ps_backend.transport.messages import NONCE_BYTES, SignedMessages
 from ps_backend.wire import ps_pb2 as pb
+
+_LOG = logging.getLogger(__name__)
 
 _MOST_CONNECTIONS = 4096
 """Each holds a thread."""
@@ -30,7 +33,8 @@ class MessageServer(FramedServer):
     """Listens from the start until ``close``.
 
     Who connects shows by nonces of both sides that it knows the key, before anything else of it is
-    read. Nothing is encrypted without an identity.
+    read, and by a signature that each message is its own, before that is parsed. Nothing is
+    encrypted without an identity.
     """
 
     def __init__(
@@ -71,23 +75,29 @@ class MessageServer(FramedServer):
         other, mine = bytearray(NONCE_BYTES), secrets.token_bytes(NONCE_BYTES)
         framed.take(memoryview(other), _wait)
         framed.send_proof(mine, _wait)
-        return proofs_of(self._key, bytes(other) + mine)
+        framed.nonces = bytes(other) + mine
+        return proofs_of(self._key, framed.nonces)
 
     def _converse(self, framed: FramedConnection) -> None:
         def silent(_: bool) -> None:
             if framed.waits > self._silence:
                 raise TimeoutError(f"nothing came for {framed.waits:.0f} s")
 
+        messages = SignedMessages(framed, self._key, framed.nonces, asks=False)
         with self._conversation() as answer:
-            while (came := framed.receive(silent)) is not None:
-                message, size = came
-                if size or len(message) > MOST_BYTES:
-                    raise ConnectionAbortedError(f"a message of {len(message)} + {size} bytes")
+            while (message := self._next(messages, silent)) is not None:
                 try:
                     reply = json.dumps(answer(json.loads(message)))
                 except Exception as error:  # who knows the key speaks nonsense
                     raise ConnectionAbortedError(f"no answer: {error!r}") from error
-                framed.send(reply.encode(), (), silent)
+                messages.send(reply.encode(), silent)
+
+    def _next(self, messages: SignedMessages, silent: Silent) -> bytes | None:
+        try:
+            return messages.receive(silent)
+        except ConnectionAbortedError as error:  # the other side had shown that it knows the key
+            _LOG.warning("a connection to %s:%d: %s", *self.address, error)
+            raise
 
 
 def _refuse(_: pb.Request, __: Payload) -> Response:

@@ -285,6 +285,8 @@ class FramedConnection:
         self._ended.register(connection, _ENDED)
         self.number = 0
         """The server's for the connection."""
+        self.nonces = b""
+        """Of both sides, where each connection has proofs of its own."""
         self.way = ""
         """Where it goes, for people."""
         self.close: Callable[[], object] = connection.close

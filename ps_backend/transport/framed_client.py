@@ -215,16 +215,23 @@ class FramedClient:
         return None
 
     def _make_aside(self) -> None:
-        """Make one while requests go over gRPC."""
+        """Make one while requests go over gRPC, whose errors are those that people see."""
 
         def make() -> None:
-            with suppress(Unavailable):
+            try:
                 connection = self._make(over_tcp=True)
-                if connection is not None:
-                    self.put_back(connection, None)
+            except Unavailable:
+                return
+            except Exception as error:  # noqa: BLE001 - a wrong token, a closed channel
+                _LOG.debug("requests to %s go by gRPC: %r", self._address, error)
+                self._again = time.monotonic() + self._pause
+                return
+            if connection is not None:
+                self.put_back(connection, None)
 
         if not self._connecting.locked() and time.monotonic() >= self._again:
-            threading.Thread(target=make, name="distvec-connect", daemon=True).start()
+            with suppress(RuntimeError):  # no thread starts where there are too many, or at the end
+                threading.Thread(target=make, name="distvec-connect", daemon=True).start()
 
     def _connect(self, over_tcp: bool) -> FramedConnection | None:
         """A new connection; None, for a while, if the server is not to be reached so."""

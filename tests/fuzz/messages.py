@@ -114,25 +114,36 @@ def _with_the_key(address: tuple[str, int], rng: random.Random) -> None:
     client = MessageClient(address, KEY, 5.0)
     try:
         wire = client._connection
-        first = _frame(b'{"first": true}')
-        match rng.randrange(6):
+        first = _signed(client, 0, b'{"first": true}')
+        match rng.randrange(8):
             case 0:
                 body = rng.choice((b"[]", b"1", b"", b"{", b"NaN", b"[" * 20_000, b"\xff", b"null"))
-                wire.sendall(_frame(body))
+                wire.sendall(_signed(client, 0, body))
             case 1:
-                wire.sendall(first + first)
+                wire.sendall(first + _signed(client, 1, b'{"first": true}'))
             case 2:
-                wire.sendall(_frame(b'{"half": 1}')[: rng.randrange(20)])
+                wire.sendall(_signed(client, 0, b'{"half": 1}')[: rng.randrange(50)])
             case 3:
                 wire.sendall(_HEAD.pack(2**32 - 1, 2**64 - 1) + b"{}")
             case 4:
-                wire.sendall(_frame(b'{"long": 1}' + b" " * 70_000))
+                wire.sendall(_signed(client, 0, b'{"long": 1}' + b" " * 70_000))
+            case 5:
+                guess = rng.choice((b"", b"x" * 31, rng.randbytes(32)))
+                wire.sendall(_frame(guess + b'{"ask": 2}'))
+            case 6:
+                broken = bytearray(_signed(client, 0, b'{"ask": 2}'))
+                broken[_HEAD.size + rng.randrange(42)] ^= 1 << rng.randrange(8)
+                wire.sendall(rng.choice((broken, _signed(client, 1, b'{"ask": 2}'))))
             case _:
                 wire.sendall(_HEAD.pack(len(first), 7) + first)
         wire.settimeout(0.05)
         wire.recv(4096)
     finally:
         client.close()
+
+
+def _signed(client: MessageClient, number: int, body: bytes) -> bytes:
+    return _frame(client._messages._sign(b"ask ", number, body) + body)
 
 
 def _frame(body: bytes) -> bytes:

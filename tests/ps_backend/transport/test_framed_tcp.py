@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from distvec import connect
 from ps_backend.client import Client
 from ps_backend.client.status import server_status
-from ps_backend.errors import OutOfBudget, ServerLost
+from ps_backend.errors import AuthenticationError, OutOfBudget, ServerLost
 from ps_backend.processes.certificates import Authority, held_identity, new_key
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
@@ -456,6 +456,70 @@ def test_a_port_that_lets_who_knocks_wait_keeps_no_small_request_waiting(server,
         wait_for(lambda: "timed out" in transport._framed._reason)
         client.status()
         assert len(server.framed) == 0
+
+
+def broken(transport: GrpcTransport, how: str):
+    """How asking where the server listens goes wrong, while a request goes over gRPC."""
+    ask = transport._invitation
+
+    def invite() -> pb.Invitation:
+        match how:
+            case "closed under it":
+                transport.close()
+            case "another token":
+                transport._metadata = (("authorization", "a guess"),)
+            case "no such method":
+                transport._invite = transport._channel.unary_unary("/other/Invite", None, None)
+            case "no invitation":
+                transport._invite = lambda *_, **__: b"\xff"
+            case "a bad address":
+                transport._framed._address = "no..host:1"
+        return ask()
+
+    return invite
+
+
+@pytest.mark.parametrize(
+    "how", ["closed under it", "another token", "no such method", "no invitation", "a bad address"]
+)
+def test_a_connection_that_cannot_be_made_aside_leaves_requests_to_grpc(server, how, monkeypatch):
+    unhandled: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    transport = GrpcTransport(server.address, token=TOKEN, near=False, eager=True)
+    with closing(transport):
+        transport._framed._invite = broken(transport, how)
+        assert transport._framed.send(b"") is None  # and one is made aside
+        join_all(*(one for one in threading.enumerate() if one.name == "distvec-connect"))
+        assert not unhandled
+        assert not transport._framed._idle
+        if how in ("no such method", "no invitation", "a bad address"):
+            status = transport.call(pb.Request(status=pb.Nothing()))
+            assert status.reply.HasField("status")
+
+
+def test_a_wrong_token_is_an_error_of_the_request_alone(server, monkeypatch):
+    unhandled: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    with closing(GrpcTransport(server.address, token="a guess", near=False, eager=True)) as wrong:
+        with pytest.raises(AuthenticationError, match="the token is wrong"):
+            wrong.call(pb.Request(status=pb.Nothing()))
+        join_all(*(one for one in threading.enumerate() if one.name == "distvec-connect"))
+    assert not unhandled
+
+
+def test_where_no_thread_can_be_started_grpc_does_it(server, monkeypatch):
+    """As at the end of a process, or where there are too many."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with closing(GrpcTransport(server.address, token=TOKEN, near=False, eager=True)) as transport:
+        transport._framed.send(b"")
+        join_all(*(one for one in threading.enumerate() if one.name == "distvec-connect"))
+        transport._framed._drop_idle()
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            assert transport._framed.send(b"") is None
 
 
 def test_nobody_waits_for_the_program_of_another(server):
