@@ -56,6 +56,7 @@ class MessageServer(FramedServer):
             _refuse, key, None if identity is None else identity.context, most=_MOST_CONNECTIONS
         )
         self._conversation, self._silence, self._key = conversation, silence, key
+        self._level = logging.WARNING
         self.bind(bind, 0)
         if not self.port:
             raise OSError(f"cannot listen at {bind}")
@@ -96,7 +97,8 @@ class MessageServer(FramedServer):
         try:
             return messages.receive(silent)
         except ConnectionAbortedError as error:  # the other side had shown that it knows the key
-            _LOG.warning("a connection to %s:%d: %s", *self.address, error)
+            level, self._level = self._level, logging.DEBUG  # or it could fill the log
+            _LOG.log(level, "a connection to %s:%d: %s", *self.address, error)
             raise
 
 
