@@ -117,14 +117,6 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(one.name for one in found if one.name != KEYS)
 
 
-OPTIMIZERS = (
-    "of",
-    *("sgd", "momentum", "adagrad", "rowwise_adagrad", "adam"),
-    *("ftrl", "group_ftrl", "rmsprop", "adadelta"),
-)
-"""Made by ``distvec.rows.optimizers``."""
-
-
 class Rows:
     """As a decorator it makes a function one of rows, which servers run on those of chosen keys.
 
@@ -150,30 +142,20 @@ class Rows:
 
     plugin = staticmethod(plugin)
 
-    if TYPE_CHECKING:
-        of: Callable[..., RowOptimizer]
-        sgd: Callable[..., RowOptimizer]
-        momentum: Callable[..., RowOptimizer]
-        adagrad: Callable[..., RowOptimizer]
-        rowwise_adagrad: Callable[..., RowOptimizer]
-        adam: Callable[..., RowOptimizer]
-        ftrl: Callable[..., RowOptimizer]
-        group_ftrl: Callable[..., RowOptimizer]
-        rmsprop: Callable[..., RowOptimizer]
-        adadelta: Callable[..., RowOptimizer]
-    else:
+    def __getattr__(self, name: str) -> Callable[..., RowOptimizer]:
+        """An optimizer: imported when it is asked for, as ``optim`` imports SciPy's."""
+        if not name.startswith("_"):
+            from distvec.rows import optimizers
 
-        def __getattr__(self, name: str) -> Any:
-            """An optimizer: imported when it is asked for, as ``optim`` imports SciPy's."""
-            if name in OPTIMIZERS:
-                from distvec.rows import optimizers
-
+            if name in optimizers.NAMES:
                 return optimizers.of if name == "of" else optimizers.named(name)
-            raise AttributeError(f"dv.rows has no {name!r}, but {', '.join(dir(self))}")
+        raise AttributeError(f"dv.rows has no {name!r}, but {', '.join(dir(self))}")
 
     def __dir__(self) -> list[str]:
+        from distvec.rows import optimizers
+
         own = [name for name in vars(type(self)) if not name.startswith("_")]
-        return sorted({*own, *OPTIMIZERS})
+        return sorted({*own, *optimizers.NAMES})
 
     def __call__(self, function: Callable[..., Any]) -> RowFunction:
         """``function`` as one of rows. ``TypeError`` if its number of arguments is not fixed."""

@@ -246,6 +246,9 @@ _NAMED: Mapping[str, tuple[type[StochasticSolver], tuple[str, ...], str]] = Mapp
 )
 """By name: the solver, those of its parameters that are one's beside ``step_size``, and a line."""
 
+NAMES = ("of", *_NAMED)
+"""What ``dv.rows`` has of this module."""
+
 
 def named(name: str) -> Callable[..., RowOptimizer]:
     """The function ``dv.rows.<name>``, with the defaults of its solver."""

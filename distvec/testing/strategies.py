@@ -74,7 +74,10 @@ ELEMENTWISE = (
 """Every row of the op table that users call, as an operator where there is one."""
 
 REDUCTIONS = (
-    *(Operation(name, 1, getattr(np, name)) for name in PUBLIC),
+    *(
+        Operation(name, 1, getattr(np, name, getattr(row.numpy, "reduce", row.numpy)))
+        for name, row in PUBLIC.items()
+    ),
     Operation("mean", 1, np.mean),
     Operation("count_nonzero", 1, np.count_nonzero),
     Operation("var", 1, np.var),

@@ -380,8 +380,8 @@ for _row in _ROWS:
     register(
         replace(
             _row,
-            derivatives=derivatives.COLUMN.get(_name, ()),
-            no_derivative=derivatives.REASONS.get(_name, ""),
+            derivatives=_row.derivatives or derivatives.COLUMN.get(_name, ()),
+            no_derivative=_row.no_derivative or derivatives.REASONS.get(_name, ""),
         )
     )
 

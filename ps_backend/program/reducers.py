@@ -361,4 +361,4 @@ def _wide(name: str, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 for _row in _ROWS:
-    register(replace(_row, derivative=REDUCTIONS.get(_row.name)))
+    register(replace(_row, derivative=_row.derivative or REDUCTIONS.get(_row.name)))
