@@ -16,7 +16,7 @@ from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import EpochFenced, PSError
 from ps_backend.server.bounds import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
-from ps_backend.server.commands.table import BUILT_IN, load, table_of
+from ps_backend.server.commands.table import BUILT_IN, NAMED, load, table_of
 from ps_backend.server.fair_lock import FairLock
 from ps_backend.server.peers import Peers
 from ps_backend.server.session import Host, ServerSession
@@ -105,7 +105,7 @@ class Service:
             extensions.engine,
         )
         self.sessions = Sessions(self._host, lease)
-        self._registered = table_of(chain(commands, loaded.commands))
+        self._registered = table_of(chain(NAMED, commands, loaded.commands))
 
     def handle(self, request: pb.Request, payload: Payload) -> Response:
         """Answer one request. Never raises: failures become replies that carry them.

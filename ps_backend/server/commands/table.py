@@ -18,6 +18,7 @@ from ps_backend.server.commands import (
 )
 from ps_backend.server.commands.command import Command
 from ps_backend.server.session import Plugins
+from ps_backend.wire import ps_pb2 as pb
 
 
 def load(modules: Iterable[str]) -> Plugins:
@@ -59,9 +60,14 @@ def table_of(commands: Iterable[Command]) -> Mapping[str, Command]:
     return MappingProxyType(table)
 
 
-BUILT_IN = table_of(
+_MESSAGES = pb.Request.DESCRIPTOR.oneofs_by_name["body"].fields
+_OWN = [
     one
     for module in (barriers, files, keyed_spaces, programs, row_programs, rows, session)
     for one in vars(module).values()
     if isinstance(one, Command)
-)
+]
+BUILT_IN = table_of(one for one in _OWN if one.name in {field.name for field in _MESSAGES})
+"""By the name of their message."""
+NAMED = tuple(one for one in _OWN if one.name not in BUILT_IN)
+"""Those without a message of their own, which ``Client.call`` asks for."""
