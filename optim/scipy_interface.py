@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from inspect import isabstract
 from typing import Any
 
 import numpy as np
@@ -354,9 +355,16 @@ def _is_local(x0: Any) -> bool:
     return not (other or hasattr(x0, "detach"))
 
 
+def exported_solvers() -> dict[str, type[Solver]]:
+    """The solvers that ``optim`` has, by the names of their classes."""
+    found = vars(sys.modules["optim"]).values()
+    kinds = (one for one in found if isinstance(one, type) and issubclass(one, Solver))
+    return {kind.__name__: kind for kind in kinds if not isabstract(kind)}
+
+
 def _solver_class(method: str) -> type[Solver]:
     wanted = _plain(method) if isinstance(method, str) else method
-    known = {_plain(name): cls for name, cls in METHODS.items()}
+    known = {_plain(name): cls for name, cls in (exported_solvers() | METHODS).items()}
     if wanted not in known:
         near = {_plain(name): other for name, other in NEAREST.items()}
         hint = f"; the nearest is {near[wanted]}" if wanted in near else ""
