@@ -288,7 +288,7 @@ def minimize(
     """
     if method is None:
         method = "L-BFGS" if bounds is None else "L-BFGS-B"
-    cls = _solver_class(method)
+    cls = solver_class(method)
     rest = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     if callable(hess) and hessp is None and "hessp" in _fields(cls):
         hess, hessp = None, hessian_products(hess)
@@ -357,12 +357,13 @@ def _is_local(x0: Any) -> bool:
 
 def exported_solvers() -> dict[str, type[Solver]]:
     """The solvers that ``optim`` has, by the names of their classes."""
-    found = vars(sys.modules["optim"]).values()
+    found = vars(sys.modules["optim"]).values()  # it imports this module, so not the other way
     kinds = (one for one in found if isinstance(one, type) and issubclass(one, Solver))
     return {kind.__name__: kind for kind in kinds if not isabstract(kind)}
 
 
-def _solver_class(method: str) -> type[Solver]:
+def solver_class(method: str) -> type[Solver]:
+    """The solver of SciPy's name, or of its class's; ValueError for any other."""
     wanted = _plain(method) if isinstance(method, str) else method
     known = {_plain(name): cls for name, cls in (exported_solvers() | METHODS).items()}
     if wanted not in known:

@@ -11,7 +11,7 @@ from distvec.objectives.penalties import Term
 from optim import LBFGS, LBFGSB, OWLQN, Box, ProximalGradient, Solver
 from optim.core.arrays import Array
 from optim.core.solver import ToleranceSolver
-from optim.scipy_interface import METHODS, own_options
+from optim.scipy_interface import own_options, solver_class
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Task:
                 "bounds beside a penalty that is no l1 norm have no proximal operator here; leave "
                 "the bounds out, or minimise by optim.ADMM(penalty=..., terms=(optim.Box(...),))"
             )
-        kind = self._fitting() if method is None else _solver_of(method)
+        kind = self._fitting() if method is None else solver_class(method)
         known = [field.name for field in fields(kind)]
         wanted = own_options(options, known)
         if unknown := sorted(set(wanted) - set(known)):
@@ -96,14 +96,3 @@ class Task:
 
     def _given(self, by_parameter: Sequence[Any]) -> Any:
         return as_given(by_parameter, self.parameters)
-
-
-def _solver_of(method: str) -> type[Solver]:
-    known = {_plain(name): kind for name, kind in METHODS.items()}
-    if not isinstance(method, str) or _plain(method) not in known:
-        raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}")
-    return known[_plain(method)]
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")

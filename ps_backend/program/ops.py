@@ -6,9 +6,9 @@ the table in the documentation. To add an operation, add a row here and nothing 
 has one of its own gives it to ``register``.
 
 Kernel expressions are templates over scalar arguments ``{0}``, ``{1}``, ...; names that start with
-an underscore are the helpers of ``kernels/scalar_math.py``. All arguments of a step already have
-the dtype that NumPy's loop works in, so an expression never has to convert. A row without a text
-is a ufunc whose own inner loop every engine calls.
+an underscore are the helpers of ``kernels/compiled/scalar_math.py``. All arguments of a step
+already have the dtype that NumPy's loop works in, so an expression never has to convert. A row
+without a text is a ufunc whose own inner loop every engine calls.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Op:
     """What the operation means, on arrays: ``numpy``, or one of SciPy's by its name."""
     numba: str = ""
     """Scalar expression of the compiled kernel, with NumPy's bits unless ``ulps`` says otherwise;
-    empty where the ufunc's own loop is called, and for what ``kernels/lowering/lower.py``
+    empty where the ufunc's own loop is called, and for what ``kernels/lowering.py``
     replaces."""
     on_bool: str | None = None
     """The op that has this meaning on booleans, where the expression does not; they are not cast
@@ -375,15 +375,17 @@ def name_of(ufunc: Any) -> str | None:
     return NAMES.get(of_scipy, NAMES.get(getattr(np, ufunc.__name__, None)))
 
 
-for _row in _ROWS:
-    _name = _row.name
-    register(
-        replace(
-            _row,
-            derivatives=_row.derivatives or derivatives.COLUMN.get(_name, ()),
-            no_derivative=_row.no_derivative or derivatives.REASONS.get(_name, ""),
-        )
+def complete(row: Op) -> Op:
+    """``row`` with its derivatives: its own, or else those of ``derivatives``."""
+    return replace(
+        row,
+        derivatives=row.derivatives or derivatives.COLUMN.get(row.name, ()),
+        no_derivative=row.no_derivative or derivatives.REASONS.get(row.name, ""),
     )
+
+
+for _row in _ROWS:
+    register(complete(_row))
 
 PARTS: Mapping[Any, tuple[str, ...]] = MappingProxyType(
     {

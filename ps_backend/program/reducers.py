@@ -41,7 +41,7 @@ class Reducer:
     numpy: Callable[..., Any]
     """The ufunc that it is the ``reduce`` of; or, of those that ``locate``, the function."""
     fold: str = ""
-    """Text of a chunk of floats reduced; the names are helpers of ``kernels/scalar_math.py``."""
+    """Text of a chunk of floats reduced, by helpers of ``kernels/compiled/scalar_math.py``."""
     fold_ints: str = ""
     """The same of integers."""
     join: str = ""
@@ -49,9 +49,9 @@ class Reducer:
     join_ints: str = ""
     """The same of integers, where it is another."""
     in_order: summation_order.OfRows | None = None
-    """Each row of a matrix of float64 reduced in the order of ``order``. Compiled kernels then join
-    chunks in its tree, and ``fold`` must keep to it within a chunk; without it, floats are joined
-    chunk by chunk, and the bits may depend on the engine."""
+    """Each row of a matrix of float64 reduced as ``summation_order`` says. Compiled kernels then
+    join chunks in its tree, and ``fold`` must keep to it within a chunk; without it, floats are
+    joined chunk by chunk, and the bits may depend on the engine."""
     identity: int | None = None
     """What nothing reduces to; None where the first chunk starts."""
     accumulator: str = ""
@@ -360,5 +360,10 @@ def _wide(name: str, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     return None if row.picks or row.truth else row.accumulators(dtype.name)[0]
 
 
+def complete(row: Reducer) -> Reducer:
+    """``row`` with its derivative: its own, or else that of ``derivatives``."""
+    return replace(row, derivative=row.derivative or REDUCTIONS.get(row.name))
+
+
 for _row in _ROWS:
-    register(replace(_row, derivative=_row.derivative or REDUCTIONS.get(_row.name)))
+    register(complete(_row))

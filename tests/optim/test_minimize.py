@@ -151,6 +151,12 @@ def test_fun_must_be_callable():
         minimize(1.0, np.zeros(2))
 
 
+def test_a_solver_is_found_by_the_name_of_its_class():
+    result = minimize(lambda x: (x @ x, 2 * x), np.ones(3), method="ConjugateGradient")
+    assert result.success
+    assert abs(result.x).max() < 1e-4
+
+
 def test_optim_imports_only_the_standard_library_numpy_and_the_result_type():
     folder = Path(optim.__file__).parent
     allowed = {*sys.stdlib_module_names, "numpy", "optim"}

@@ -154,3 +154,17 @@ def test_the_loss_of_a_margin_has_the_slope_that_one_writes_by_hand() -> None:
     _, slope = ops.TABLE["logaddexp"].derivatives
     found = slope(1.0, np.logaddexp(0, margins), 0, margins)
     assert found.tobytes() == special.expit(margins).tobytes()
+
+
+def test_a_row_may_bring_its_own_derivative() -> None:
+    """Else the columns of ``derivatives`` have it."""
+
+    def slope(t: Any, y: Any, x: Any) -> Any:
+        return t * x
+
+    own = ops.complete(ops.Op("softsign", 1, np.tanh, derivatives=(slope,)))
+    assert own.derivatives == (slope,)
+    assert ops.complete(ops.Op("softsign", 1, np.tanh, no_derivative="steps")).no_derivative
+    assert ops.complete(ops.Op("tanh", 1, np.tanh)).derivatives == ops.TABLE["tanh"].derivatives
+    known = reducers.REDUCERS["sum"]
+    assert reducers.complete(known) == known
