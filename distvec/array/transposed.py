@@ -20,8 +20,7 @@ from distvec.array.core.handle import check_split, express, is_split_by_columns,
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.graph import build
-from distvec.graph import node as view_nodes
-from distvec.graph.node import Graph, Node
+from distvec.graph.node import Graph, Node, gather
 from ps_backend.program.types import array_type
 
 
@@ -95,7 +94,7 @@ def redistribute(table: Any) -> Any:
     flat = reshape(table, (n * k,))
     place = make(flat, "iota", (), array_type(flat.space, np.dtype(np.int64)))
     source = express(flat, _sources, place, n, k)
-    return reshape(express(flat, view_nodes.gather, flat, source), (k, n))
+    return reshape(express(flat, gather, flat, source), (k, n))
 
 
 def _sources(graph: Graph, place: Node, n: int, k: int) -> Node:

@@ -13,8 +13,8 @@ import numpy as np
 from distvec.array.array import DistArray
 from distvec.array.core.handle import SessionBase
 from distvec.diagnostics.profile import measured
-from distvec.graph import node as view_nodes
-from distvec.graph.node import Buffer
+from distvec.graph.node import VIEW, Buffer
+from distvec.graph.node import view as view_node
 from distvec.keyed.array import KeyedArray
 from ps_backend.client import KEYS, KeySpace, SpaceState, StoredArray
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
@@ -85,7 +85,7 @@ def freeze(
         remote.freeze(layout.versions, sources, targets)
     graph = session.graph
     leaves = [graph.leaf(buffer) for buffer in buffers]
-    views = [view_nodes.view(graph, leaf, layout.aligned, 0, 1) for leaf in leaves]
+    views = [view_node(graph, leaf, layout.aligned, 0, 1) for leaf in leaves]
     return [DistArray(session, view) for view in views]
 
 
@@ -94,7 +94,7 @@ def store_in_layout(values: DistArray, layout: Layout) -> Buffer:
     session = values.session
     type = array_type(layout.held, values.dtype, values.node.type.row)
     with session.holders.lock:
-        node = session.graph.make(view_nodes.VIEW, (values.node,), type, (0, 1))
+        node = session.graph.make(VIEW, (values.node,), type, (0, 1))
         moved = values.like(node)
     (given,) = session.compute(moved)
     buffer: Buffer = given.value

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from distvec.graph import node as view_nodes
-from distvec.graph.node import Node
+from distvec.graph.node import GATHER, SPREAD, Node
 from ps_backend.program.collectives import CollectiveTypes
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
@@ -25,10 +24,10 @@ class PlannedView:
     """The position of the node whose values are the slots to be read."""
 
     def __str__(self) -> str:
-        if self.op == view_nodes.GATHER:
+        if self.op == GATHER:
             return f"the slots that an index vector names, of {self.source.space}"
         start, step = self.params
-        if self.op == view_nodes.SPREAD:
+        if self.op == SPREAD:
             return f"put at slots {start}, {start + step}, ..., from {self.source.space}"
         return f"slots {start}, {start + step}, ... of {self.source.space}"
 

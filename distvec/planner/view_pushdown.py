@@ -13,8 +13,7 @@ from math import prod
 
 import numpy as np
 
-from distvec.graph import node as view_nodes
-from distvec.graph.node import GATHER, MOVEMENT, MOVES, SPREAD, VIEW, Graph, Node
+from distvec.graph.node import GATHER, MOVEMENT, MOVES, SPREAD, VIEW, Graph, Node, spread, view
 from distvec.planner.toposort import Walk
 from ps_backend.program import ops
 from ps_backend.program.spaces import Space
@@ -123,7 +122,7 @@ class ViewPushdown:
     # --- slices -------------------------------------------------------------------------------
 
     def _view(self, source: Node, space: Space, start: int, step: int) -> Node:
-        """``view_nodes.view``, as low as it goes."""
+        """``view``, as low as it goes."""
         if source.op == VIEW and not source.known:
             base, (first, stride) = source.args[0], source.params
             if _has_one_width(source):
@@ -139,7 +138,7 @@ class ViewPushdown:
         if source.op == "iota" and (step == 1 or not source.type.row):
             return self._line(space, start * _width(source), step, source.type.row)
         if source.op == "iota" or not self._is_cheap(source, _MOST_STEPS, in_order=step == 1):
-            return view_nodes.view(self._graph, source, space, start, step)
+            return view(self._graph, source, space, start, step)
         return self._each(source, space, start, step, VIEW)
 
     def _reshape(self, source: Node, space: Space, row: Row, start: int) -> Node:
@@ -178,7 +177,7 @@ class ViewPushdown:
     # --- what is assigned to slices -----------------------------------------------------------
 
     def _spread(self, source: Node, space: Space, start: int, step: int) -> Node:
-        """``view_nodes.spread``, as low as it goes."""
+        """``spread``, as low as it goes."""
         if source.op == VIEW and not source.known and _has_one_width(source):
             first, stride = source.params
             base = source.args[0]
@@ -193,14 +192,14 @@ class ViewPushdown:
         if source.op == "iota" and step == 1:
             return self._line(space, -start * _width(source), 1, source.type.row)
         if source.op == "iota" or not self._is_cheap(source, most):
-            return view_nodes.spread(self._graph, source, space, start, step)
+            return spread(self._graph, source, space, start, step)
         return self._each(source, space, start, step, SPREAD)
 
     def _shift(self, base: Node, space: Space, by: int, step: int) -> Node:
         """Slot ``by + step * i`` reads slot ``i`` of ``base``, where there is one."""
         if (by, step) == (0, 1) and base.type.space == space:
             return base
-        return view_nodes.spread(self._graph, base, space, by, step)
+        return spread(self._graph, base, space, by, step)
 
     # --- both ---------------------------------------------------------------------------------
 

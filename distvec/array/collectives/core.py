@@ -16,7 +16,7 @@ from distvec.array.core.handle import SessionBase, check_session, express, is_br
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, on_servers, reshape
 from distvec.graph import build
-from distvec.graph import node as view_nodes
+from distvec.graph.node import movement
 from ps_backend.program.collectives import COUNT, SCATTER, TABLE, WAYS
 from ps_backend.program.types import ArrayType, NodeType, client_type
 
@@ -49,7 +49,7 @@ def collective(
         graph = like.session.graph
         args = [node_of(graph, operand) for operand in (*made, *operands)]
         return [
-            like.like(view_nodes.movement(graph, kind, number, args, type, phases, params))
+            like.like(movement(graph, kind, number, args, type, phases, params))
             for number, type in enumerate(types)
         ]
 

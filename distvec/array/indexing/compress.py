@@ -15,8 +15,7 @@ from distvec.array.core.handle import SessionBase, express
 from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import filled
 from distvec.diagnostics.profile import measured
-from distvec.graph import node as view_nodes
-from distvec.graph.node import Buffer, Node
+from distvec.graph.node import Buffer, Node, view
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
 from ps_backend.program.sweep import Program, Reduction, Sweep, SweepCall
 from ps_backend.program.types import ArrayType, array_type
@@ -40,7 +39,7 @@ def elements(values: Arithmetic, mask: Arithmetic) -> Node:
             source.value.id, _type(source), chosen.value.id, target.id, space, bool(chosen.type.row)
         )
     leaf = session.graph.leaf(target)
-    return view_nodes.view(session.graph, leaf, DenseSpace(space.length), 0, 1)
+    return view(session.graph, leaf, DenseSpace(space.length), 0, 1)
 
 
 def put_where(x: Arithmetic, mask: Arithmetic, values: Arithmetic) -> Any:
@@ -59,7 +58,7 @@ def put_where(x: Arithmetic, mask: Arithmetic, values: Arithmetic) -> Any:
         )
     if not space.length:
         return x.copy()
-    (given,) = session.compute(express(values, view_nodes.view, values, space, 0, 1))
+    (given,) = session.compute(express(values, view, values, space, 0, 1))
     target = session.new_buffer(_type(old))
     with measured(session.counters):
         session.client.expand(

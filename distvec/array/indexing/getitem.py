@@ -28,9 +28,10 @@ from distvec.array.indexing.parse_key import (
     parse,
     positions,
 )
-from distvec.graph import node as view_nodes
 from distvec.graph.build import collect
 from distvec.graph.host_eval import item_shape
+from distvec.graph.node import gather as gather_node
+from distvec.graph.node import spread, view
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
 
@@ -93,7 +94,7 @@ def gather(x: A, indices: A) -> A:
     wide = indices.astype(np.int64).materialized()
     if not len(x) and len(wide):
         raise IndexError(f"{len(wide)} indices are out of bounds for axis 0 with size 0")
-    return express(x, view_nodes.gather, x, wide)
+    return express(x, gather_node, x, wide)
 
 
 def flat_places(x: Arithmetic, rows: Any, columns: Any) -> Any:
@@ -117,12 +118,12 @@ def slice_rows(x: A, part: Slice) -> A:
     """Rows ``part`` of the array; a view."""
     if part.is_all(len(x)):
         return x.copy()
-    return express(x, view_nodes.view, x, DenseSpace(part.length), part.start, part.step)
+    return express(x, view, x, DenseSpace(part.length), part.start, part.step)
 
 
 def spread_rows(values: A, part: Slice, like: Arithmetic) -> A:
     """An array as long as ``like`` that has ``values`` at rows ``part``, elsewhere anything."""
-    return express(values, view_nodes.spread, values, like.space, part.start, part.step)
+    return express(values, spread, values, like.space, part.start, part.step)
 
 
 def is_inside(x: Arithmetic, part: Slice) -> Any:

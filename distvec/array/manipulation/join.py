@@ -27,8 +27,8 @@ from distvec.array.core.shapes import MOST_RANK, full, on_servers, reshape, resh
 from distvec.array.elementwise import array_among
 from distvec.array.transposed import exchanged_axes, transpose, transpose_operand
 from distvec.graph import build
-from distvec.graph import node as view_nodes
 from distvec.graph.build import check_dtype
+from distvec.graph.node import spread
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
 
@@ -50,7 +50,7 @@ def shift_rows(x: Arithmetic, length: int, by: int) -> Any:
     space = DenseSpace(length)
     if not by and x.space == space:
         return x.copy()
-    return express(x, view_nodes.spread, x, space, by, 1)
+    return express(x, spread, x, space, by, 1)
 
 
 def choose_rows(x: Arithmetic, condition: Any, first: Any, second: Any) -> Any:

@@ -17,8 +17,17 @@ from distvec.array.indexing.parse_key import Slice
 from distvec.array.manipulation.join import row_index
 from distvec.autodiff.steps import Adjoint, NotDifferentiable, Rule, Step, shrunk
 from distvec.graph import build
-from distvec.graph import node as view_nodes
-from distvec.graph.node import Node
+from distvec.graph.node import (
+    GATHER,
+    SPREAD,
+    VIEW,
+    Node,
+    movement,
+    params_of,
+    phases_of,
+    spread,
+    view,
+)
 from ps_backend.program.collectives import (
     ASSIGN,
     LINEAR_RECURRENCE,
@@ -52,7 +61,7 @@ def _view(step: Step, number: int) -> Adjoint:
         whole = step.whole()
         with like.session.holders.lock:
             space = source.type.space
-            found = like.like(view_nodes.spread(like.session.graph, whole.node, space, start, by))
+            found = like.like(spread(like.session.graph, whole.node, space, start, by))
     here = reshape(here, (len(here), 1)) if like.ndim == 2 else here
     return np.where(here, found, 0.0)
 
@@ -65,7 +74,7 @@ def _spread(step: Step, number: int) -> Adjoint:
     start, by = step.params
     with whole.session.holders.lock:
         space = step.node.args[0].type.space
-        return whole.like(view_nodes.view(whole.session.graph, whole.node, space, start, by))
+        return whole.like(view(whole.session.graph, whole.node, space, start, by))
 
 
 def _gather(step: Step, number: int) -> Adjoint:
@@ -127,9 +136,9 @@ def _slots(step: Step, number: int) -> Adjoint:
 
 
 _INDEX: dict[str, Rule] = {
-    view_nodes.VIEW: _view,
-    view_nodes.SPREAD: _spread,
-    view_nodes.GATHER: _gather,
+    VIEW: _view,
+    SPREAD: _spread,
+    GATHER: _gather,
     "take": _take,
     "place": _place,
     "collect": _collect,
@@ -163,15 +172,15 @@ def _sort(step: Step, number: int) -> Adjoint | None:
         )
     with step.like.session.holders.lock:
         graph, type = step.like.session.graph, node.type.of(np.dtype(np.int64))
-        others = view_nodes.phases_of(node), view_nodes.params_of(node)
-        order = step.like.like(view_nodes.movement(graph, SORT, ORDER, node.args, type, *others))
+        others = phases_of(node), params_of(node)
+        order = step.like.like(movement(graph, SORT, ORDER, node.args, type, *others))
     adjoint = step.adjoint if step.is_number else step.whole()
     return scatter(step.zeros(node.args[0]), "add", order, adjoint)
 
 
 def _scatter(step: Step, number: int) -> Adjoint | None:
     """Of ``add``, ``subtract`` and assignment; of repeated places the last value counts then."""
-    way, has_base = WAYS[view_nodes.params_of(step.node)[0]], view_nodes.params_of(step.node)[1]
+    way, has_base = WAYS[params_of(step.node)[0]], params_of(step.node)[1]
     base, index, values = _parts(step.node, has_base)
     if way not in ("add", "subtract", ASSIGN):
         raise NotDifferentiable(f"numpy.{way}.at has no derivative here")
