@@ -54,11 +54,17 @@ def pin(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         session.keyed.pins.drop(name)
         session.store.pins.drop(name)
         return Response(pb.Reply())
+    was_kept = session.store.pins.get(name) is not None
     kept = session.store.pin(name)
     arrays = [encode_array(number, one.part.type) for number, one in kept.items()]
     copies = session.keyed.pins.get(name)
     if copies is None:
-        copies = session.keyed.pins.keep(name, _copies(session, request.pin.spaces))
+        try:
+            copies = session.keyed.pins.keep(name, _copies(session, request.pin.spaces))
+        except BaseException:
+            if not was_kept:  # a request that is refused changes nothing
+                session.store.pins.drop(name)
+            raise
     spaces = [encode_copy(number, one.about) for number, one in copies.items()]
     return Response(pb.Reply(pinned=pb.Pinned(arrays=arrays, spaces=spaces)))
 

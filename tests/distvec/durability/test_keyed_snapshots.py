@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import distvec as dv
 import optim
 from distvec.rows.optimizers import RowOptimizer
+from ps_backend.client.files import WantedSpace
 from ps_backend.errors import NotDurable, OutOfBudget, ServerLost
 from tests.distvec.keyed.test_steps import OPTIMIZERS
 from tests.waiting import PATIENCE
@@ -238,6 +239,11 @@ def test_a_copy_needs_room(tmp_path):
             w.push(np.arange(1000 * k, 1000 * (k + 1)), 1.0)
         with pytest.raises(OutOfBudget, match="copy of a keyed space"):
             ps.checkpoint(tmp_path)
+        (number,) = ps.spaces
+        with pytest.raises(OutOfBudget, match="copy of a keyed space"):
+            ps.client.pin("p", [WantedSpace(number, ps.client.new_id(), [0])])
+        (session,) = ps.client._transports[0].service.sessions.all()
+        assert len(session.store.pins) == 0, "what was refused keeps nothing"
         w.push([1], 1.0)
         assert w.pull([1])[0, 0] == 2.0
 
