@@ -377,6 +377,8 @@ def take_snapshot(
         types = {number: (_KEY, count)}
         types |= {array: (one.type, count) for array, one in space.arrays.items()}
         if counters is not None:
+            if waiting in types:
+                raise InvalidProgram(f"{waiting} names rows of the space, not its counters")
             types[waiting] = counters.type, rows
         sizes = [many * type.row_bytes for type, many in types.values()]
         blocks = memory.allocate(sizes, "the copy of a keyed space for a checkpoint")
