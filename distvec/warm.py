@@ -28,7 +28,7 @@ METHODS = ("L-BFGS", "OWL-QN", "SGD")
 _ITERATIONS = 4
 
 
-def _made(ps: Session) -> None:
+def _run_creation(ps: Session) -> None:
     for name in ("zeros", "ones", "arange"):
         getattr(ps, name)(NUMBA_FROM_LENGTH).persist()
     ps.linspace(0.0, 1.0, NUMBA_FROM_LENGTH).persist()
@@ -36,7 +36,7 @@ def _made(ps: Session) -> None:
         getattr(ps.random, name)(NUMBA_FROM_LENGTH, seed=0).persist()
 
 
-def _combined(ps: Session) -> None:
+def _run_combinations(ps: Session) -> None:
     x, y = _vectors(ps)
     for result in (x + y, x - y, x * y, 0.5 * x, x + 1.0, x + 0.5 * y, 2.0 * x + 0.5 * y):
         result.persist()
@@ -45,7 +45,7 @@ def _combined(ps: Session) -> None:
     updated.persist()
 
 
-def _reduced(ps: Session) -> None:
+def _run_reductions(ps: Session) -> None:
     x, y = _vectors(ps)
     for scalar in (x.sum(), x.max(), x.min(), abs(x).max(), x @ y, np.linalg.norm(x - y)):
         float(scalar)
@@ -62,20 +62,20 @@ def _of_middle_length(ps: Session) -> None:
         evaluate(moved, abs(moved).max(), moved @ x, moved @ moved)
 
 
-def _running(ps: Session) -> None:
+def _run_scans(ps: Session) -> None:
     x = ps.random.uniform(LINEAR_FROM_LENGTH, seed=0).persist()
     for result in (cumsum(x), cumprod(x), accumulate(np.maximum, x), linear_recurrence(x, x)):
         evaluate(result)
 
 
-def _indexed(ps: Session) -> None:
+def _run_indexing(ps: Session) -> None:
     places = ps.arange(LINEAR_FROM_LENGTH).persist()
     weights = ps.random.uniform(LINEAR_FROM_LENGTH, seed=0).persist()
     evaluate(weights[places], bincount(places % 8), bincount(places % 8, weights))
     evaluate(*histogram(weights, 8, (0.0, 1.0)))
 
 
-def _ordered(ps: Session) -> None:
+def _run_sorts(ps: Session) -> None:
     """Runs are merged where there are two of them."""
     with local(servers=2, in_process=True) as both:
         x = both.random.uniform(LINEAR_FROM_LENGTH, seed=0).persist()
@@ -83,7 +83,7 @@ def _ordered(ps: Session) -> None:
             evaluate(sort(x.astype(dtype)), argsort(x.astype(dtype)))
 
 
-def _minimised(method: str) -> Callable[[Session], None]:
+def _run_solver(method: str) -> Callable[[Session], None]:
     def run(ps: Session) -> None:
         x, y = _vectors(ps)
 
@@ -109,14 +109,14 @@ def _vectors(ps: Session) -> tuple[DistArray, DistArray]:
 
 
 PROGRAMS: Mapping[str, Callable[[Session], None]] = {
-    "making arrays": _made,
-    "linear combinations": _combined,
-    "reductions": _reduced,
+    "making arrays": _run_creation,
+    "linear combinations": _run_combinations,
+    "reductions": _run_reductions,
     "middle lengths": _of_middle_length,
-    "running results": _running,
-    "indices and counts": _indexed,
-    "sorts": _ordered,
-    **{method: _minimised(method) for method in METHODS},
+    "running results": _run_scans,
+    "indices and counts": _run_indexing,
+    "sorts": _run_sorts,
+    **{method: _run_solver(method) for method in METHODS},
 }
 
 

@@ -71,11 +71,11 @@ def round(x: A, decimals: int = 0, out: Any = None) -> A:
     Source: ``numpy.round``, which scales, rounds and scales back.
     """
     array_among("round", (x,))
-    result = _rounded(x, operator.index(decimals))
+    result = _round(x, operator.index(decimals))
     return store(out, result, "round")
 
 
-def _rounded(x: A, decimals: int) -> A:
+def _round(x: A, decimals: int) -> A:
     if x.dtype.kind in "iu" and decimals >= 0:
         return x.copy()
     if decimals == 0:
@@ -272,9 +272,11 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     size = apply("abs", expected) if isinstance(b, Arithmetic) else abs(expected)
     distance = apply("abs", apply("subtract", a, expected))
     near = apply("less_equal", distance, atol + rtol * size)
-    result = near & _tested("isfinite", expected) | apply("equal", a, expected)
+    result = near & _apply_test("isfinite", expected) | apply("equal", a, expected)
     if equal_nan:
-        result = result | apply("logical_and", _tested("isnan", a), _tested("isnan", expected))
+        result = result | apply(
+            "logical_and", _apply_test("isnan", a), _apply_test("isnan", expected)
+        )
     return result
 
 
@@ -300,7 +302,7 @@ def _as_float(value: Any) -> Any:
     return float(value)
 
 
-def _tested(name: str, value: Any) -> Any:
+def _apply_test(name: str, value: Any) -> Any:
     """Op ``name`` of an array, or of a number that stands beside one."""
     return apply(name, value) if isinstance(value, Arithmetic) else getattr(np, name)(value)
 

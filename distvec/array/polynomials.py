@@ -70,7 +70,7 @@ def polyder(p: Any, m: int = 1) -> Any:
         raise ValueError("Order of derivative must be positive (see polyint)")
     for _ in range(m):
         degree = len(p) - 1
-        powers = _beside(p, np.arange(max(degree, 0), 0, -1))
+        powers = _align_powers(p, np.arange(max(degree, 0), 0, -1))
         p = get_item(p, slice(None, max(degree, 0))) * powers
     return p
 
@@ -84,11 +84,11 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     if len(constants) < m:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
     for constant in constants[:m]:
-        p = concatenate([p / _beside(p, np.arange(len(p), 0, -1)), np.array([constant])])
+        p = concatenate([p / _align_powers(p, np.arange(len(p), 0, -1)), np.array([constant])])
     return p
 
 
-def _beside(p: Any, powers: Any) -> Any:
+def _align_powers(p: Any, powers: Any) -> Any:
     """The powers where the coefficients are."""
     return powers if p.node.on_client else p.session.array(powers)
 
@@ -107,7 +107,7 @@ def _filled_up(like: Any, one: Any, missing: int) -> Any:
     zeros = np.zeros(missing, one.dtype)
     if isinstance(one, Arithmetic):
         return concatenate([zeros, one]) if missing else one
-    return _beside(like, np.concatenate([zeros, one]))
+    return _align_powers(like, np.concatenate([zeros, one]))
 
 
 def polyfit(
@@ -122,7 +122,7 @@ def polyfit(
     """
     like = array_among("polyfit", (x, y, w))
     first, values = (_floats(like, one) for one in (x, y))
-    order = _checked(first, values, deg)
+    order = _check_degree(first, values, deg)
     powers, weight = np.vander(first, order), None
     if w is not None:
         weight = _floats(like, w)
@@ -149,7 +149,7 @@ def polyfit(
     return found, _covariance(columns, scale, residuals, len(first) - order, cov)
 
 
-def _checked(x: Any, y: Any, deg: float) -> int:
+def _check_degree(x: Any, y: Any, deg: float) -> int:
     """How many coefficients, as NumPy rounds it down; errors as NumPy's."""
     if deg < 0:
         raise ValueError("expected deg >= 0")

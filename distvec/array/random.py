@@ -477,7 +477,7 @@ class AliasTable:
                 f"weights must be at least 0, and have a finite sum above 0; they are from "
                 f"{given.min()} on and sum up to {total}"
             )
-        self._threshold, self._alias = _swept(given * (len(given) / total))
+        self._threshold, self._alias = _alias_table(given * (len(given) / total))
 
     def __len__(self) -> int:
         return len(self._alias)
@@ -509,7 +509,7 @@ class AliasTable:
         return f"<alias table of {len(self)} places>"
 
 
-def _swept(
+def _alias_table(
     weights: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     """For weights of mean 1: how much of each place is its own, and whose the rest is.

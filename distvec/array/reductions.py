@@ -77,10 +77,10 @@ def reduce_along(x: A, op: str, axis: int | None, dtype: np.dtype[Any]) -> A:
 
 
 def _along(graph: Graph, node: Node, op: str, axis: int | None, dtype: np.dtype[Any]) -> Node:
-    return build.cast(graph, _accumulated(graph, node, op, axis), dtype)
+    return build.cast(graph, _accumulate_node(graph, node, op, axis), dtype)
 
 
-def _accumulated(graph: Graph, node: Node, op: str, axis: int | None) -> Node:
+def _accumulate_node(graph: Graph, node: Node, op: str, axis: int | None) -> Node:
     row = REDUCERS[op]
     wide = row.accumulators(node.dtype.name)[-1]
     if node.is_scalar:
@@ -106,7 +106,7 @@ def keep_axes(x: A, result: A, axis: int | None, keepdims: bool) -> A:
     return express(x, build.reshape, result, shape)
 
 
-def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
+def _reduce_table(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
     """The reduction ``op`` of the table, in ``dtype`` if given."""
     reducer = REDUCERS[op]
     if reducer.locates and axis is not None:
@@ -125,7 +125,7 @@ def _reduced(x: A, op: str, axis: Any, keepdims: bool, dtype: Any = None) -> A:
     return keep_axes(x, found, over, keepdims) if keepdims else found
 
 
-def _located(table: A, locate: Callable[..., Any]) -> A:
+def _locate(table: A, locate: Callable[..., Any]) -> A:
     """Where ``locate`` finds an extreme in the transpose: of equal elements the first one.
 
     That of the table may be another one; its value is looked for. Three sweeps.
@@ -143,13 +143,14 @@ def _extents(x: Arithmetic, over: int | None) -> tuple[int, ...]:
     return x.shape if over is None else x.shape[over : over + 1]
 
 
-def _given(
+def _reduce_with_keywords(
     x: A, name: str, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> A:
     """The reduction ``name`` of the table with NumPy's keywords."""
     axis_of(x, name, None)
     if x.is_split_by_columns:  # as by the decorator, but without a call more on the way of most
-        return exchange_axes(_given, 0, None, (x, name, axis, dtype, out, keepdims, initial, where))  # type: ignore[no-any-return]
+        given = (x, name, axis, dtype, out, keepdims, initial, where)
+        return exchange_axes(_reduce_with_keywords, 0, None, given)  # type: ignore[no-any-return]
     row = REDUCERS[name]
     if dtype is None and row.takes_dtype and isinstance(out, Arithmetic):
         dtype = accumulation_dtype(out, x)
@@ -161,15 +162,15 @@ def _given(
     if row.locates and is_given(out):
         check_cast(out.dtype, np.dtype(np.int64), "safe")  # as NumPy, which writes where it is
     if element is NOT_GIVEN:
-        return store(out, _reduced(chosen, name, axis, keep, dtype), name, "unsafe")
+        return store(out, _reduce_table(chosen, name, axis, keep, dtype), name, "unsafe")
     if row.identity is not None or not is_empty(x):
         return store(
             out,
-            include_initial(_reduced(chosen, name, axis, keep, dtype), row, element),
+            include_initial(_reduce_table(chosen, name, axis, keep, dtype), row, element),
             name,
             "unsafe",
         )
-    nothing = _reduced(x, "any", axis, keep)
+    nothing = _reduce_table(x, "any", axis, keep)
     return store(out, elementwise(x, "where", nothing, element, element), name, "unsafe")
 
 
@@ -182,27 +183,27 @@ def reduction_function(name: str) -> Callable[..., Any]:
         x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
         initial: Any = NOT_GIVEN, where: Any = True,
     ) -> A:  # fmt: skip
-        return _given(x, name, axis, dtype, out, keepdims, initial, where)
+        return _reduce_with_keywords(x, name, axis, dtype, out, keepdims, initial, where)
 
     def choosing(
         x: A, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NOT_GIVEN,
         where: Any = True,
     ) -> A:  # fmt: skip
-        return _given(x, name, axis, None, out, keepdims, initial, where)
+        return _reduce_with_keywords(x, name, axis, None, out, keepdims, initial, where)
 
     def telling(
         x: A, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
     ) -> A:
-        return _given(x, name, axis, None, out, keepdims, NOT_GIVEN, where)
+        return _reduce_with_keywords(x, name, axis, None, out, keepdims, NOT_GIVEN, where)
 
     def locating(x: A, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> A:
         if axis is None and is_split_by_columns(x):
             keep = keepdims is not NOT_GIVEN and bool(keepdims)
             table: A = stored_table(x)
             return store(
-                out, keep_axes(table, _located(table, function), None, keep), name, "unsafe"
+                out, keep_axes(table, _locate(table, function), None, keep), name, "unsafe"
             )
-        return _given(x, name, axis, None, out, keepdims, NOT_GIVEN, True)
+        return _reduce_with_keywords(x, name, axis, None, out, keepdims, NOT_GIVEN, True)
 
     function: Callable[..., Any] = choosing
     if row.takes_dtype:
@@ -257,7 +258,7 @@ def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
     """Number of elements that are not zero, as int64."""
     axis_of(x, "count_nonzero", axis)
     true = elementwise(x, "not_equal", x, 0) if x.dtype != _BOOL else x
-    return _reduced(true, "sum", axis, keepdims)
+    return _reduce_table(true, "sum", axis, keepdims)
 
 
 def softmax(x: A, axis: Any = None) -> A:

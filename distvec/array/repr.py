@@ -128,20 +128,20 @@ def printed(x: Any, what: str, **options: Any) -> str:
     NumPy chooses how wide numbers are printed by those that it shows, so the text is its own.
     """
     return np.array2string(
-        _shown(x, what),
+        _shown_elements(x, what),
         threshold=0 if _is_summarised(x.size) else sys.maxsize,
         edgeitems=_edge_items(),
         **options,
     )
 
 
-def _shown(x: Any, what: str) -> npt.NDArray[Any]:
+def _shown_elements(x: Any, what: str) -> npt.NDArray[Any]:
     """All of a small array; of others the ends of each axis, with something between them.
 
     Of a transpose, that of its table.
     """
     if x.is_split_by_columns:
-        shown: npt.NDArray[Any] = _shown(x.table, what).T
+        shown: npt.NDArray[Any] = _shown_elements(x.table, what).T
         return shown
     if x.node.on_client or not _is_summarised(x.size):
         x.session.transfer_implicitly(x.node, what, x.size)
@@ -292,14 +292,15 @@ def cost(template: Template) -> str:
     if not template.programs:
         return "nothing to run on the servers"
     return (
-        f"{_counted(template.messages, 'message')} to each server, "
-        f"{_counted(template.sweeps, 'sweep')}, "
-        f"{_counted(template.vectors_read, 'vector')} read ({bytes_text(template.bytes_read)}), "
+        f"{_count_phrase(template.messages, 'message')} to each server, "
+        f"{_count_phrase(template.sweeps, 'sweep')}, "
+        f"{_count_phrase(template.vectors_read, 'vector')} read "
+        f"({bytes_text(template.bytes_read)}), "
         f"{template.vectors_written} written ({bytes_text(template.bytes_written)})"
     )
 
 
-def _counted(count: int, what: str) -> str:
+def _count_phrase(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
@@ -313,12 +314,12 @@ def summary(session: Evaluator) -> Iterator[Row]:
     for address, messages, seconds in zip(
         client.addresses, counters.messages_per_server, counters.seconds_per_server, strict=True
     ):
-        yield f"server {address}", f"{_counted(messages, 'message')}, {seconds:.3g} s at work"
+        yield f"server {address}", f"{_count_phrase(messages, 'message')}, {seconds:.3g} s at work"
     counts = counters.snapshot()
-    yield "programs", f"{counts['programs']}, {_counted(counts['sweeps'], 'sweep')}"
+    yield "programs", f"{counts['programs']}, {_count_phrase(counts['sweeps'], 'sweep')}"
     yield "vectors", f"{counts['vectors_read']} read, {counts['vectors_written']} written"
     sent, received = (bytes_text(counts[f"bytes_{way}"]) for way in ("sent", "received"))
     yield "network", f"{sent} sent, {received} received"
-    evaluations = _counted(session.implicit_evaluations, "evaluation")
-    yield "implicit", f"{evaluations}, {_counted(session.implicit_transfers, 'transfer')}"
-    yield "pending", _counted(len(session.graph), "operation")
+    evaluations = _count_phrase(session.implicit_evaluations, "evaluation")
+    yield "implicit", f"{evaluations}, {_count_phrase(session.implicit_transfers, 'transfer')}"
+    yield "pending", _count_phrase(len(session.graph), "operation")

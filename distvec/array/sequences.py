@@ -29,7 +29,7 @@ def linspace(
     dtype: Any = None, axis: int = 0, *, device: Any = None,
 ) -> Any:  # fmt: skip
     """``num`` numbers from ``start`` to ``stop``: ``numpy.linspace``; with ``retstep`` the step."""
-    values, step, kind = _spaced("linspace", start, stop, num, endpoint, dtype)
+    values, step, kind = _evenly_spaced("linspace", start, stop, num, endpoint, dtype)
     found = (elementwise(values, "floor", values) if kind.kind in "iu" else values).astype(kind)
     return (found, step) if retstep else found
 
@@ -39,7 +39,7 @@ def logspace(
     dtype: Any = None, axis: int = 0,
 ) -> Any:  # fmt: skip
     """Powers of ``base`` with evenly spaced exponents: ``numpy.logspace``."""
-    exponents, _, kind = _spaced("logspace", start, stop, num, endpoint, dtype)
+    exponents, _, kind = _evenly_spaced("logspace", start, stop, num, endpoint, dtype)
     return elementwise(exponents, "pow", base, exponents).astype(kind)
 
 
@@ -62,7 +62,7 @@ def geomspace(
     return (result * sign).astype(kind)
 
 
-def _spaced(
+def _evenly_spaced(
     name: str, start: Any, stop: Any, num: int, endpoint: bool, dtype: Any
 ) -> tuple[Any, Any, np.dtype[Any]]:
     """The numbers as floats, the step between them, and the dtype of the result."""
@@ -118,7 +118,7 @@ def making_functions() -> dict[Any, Callable[..., Any]]:
         np.ascontiguousarray: lambda like, a, dtype=None: _in_order(like, a, dtype, "C"),
         np.asfortranarray: lambda like, a, dtype=None: _in_order(like, a, dtype, "F"),
         np.require: _require,
-        **{function: partial(_put, function) for function in put},
+        **{function: partial(_put_on_servers, function) for function in put},
     }
 
 
@@ -205,7 +205,7 @@ def _require(like: Any, a: Any, dtype: Any = None, requirements: Any = None) -> 
     return _as_array(like, a, dtype, next(iter(orders), None))
 
 
-def _put(function: Callable[..., Any], like: Any, *args: Any, **kwargs: Any) -> Any:
+def _put_on_servers(function: Callable[..., Any], like: Any, *args: Any, **kwargs: Any) -> Any:
     """What NumPy reads, put on the servers."""
     return _home(like).array(function(*args, **kwargs))
 

@@ -128,7 +128,7 @@ def average(
     common = np.result_type(at_least, weight.dtype)
     wide = weight.astype(_FLOAT)
     total = reductions.sum(x.astype(_FLOAT) * wide, axis, keepdims=keepdims)
-    scale = reductions.sum(_beside(wide, x), axis, keepdims=keepdims)
+    scale = reductions.sum(_broadcast_weight(wide, x), axis, keepdims=keepdims)
     result = elementwise(x, "divide", total, scale).astype(common)
     x.session.evaluate_implicitly(result, "average() with weights")
     (none_left,) = x.session.compute(reductions.any(elementwise(x, "equal", scale, 0.0)))
@@ -152,7 +152,7 @@ def align_weights(x: A, axis: Any, given: Any, name: str = "average") -> A:
     return reshape(weights, (-1, 1)) if axis == 0 and x.ndim == 2 else weights
 
 
-def _beside(weight: A, x: A) -> A:
+def _broadcast_weight(weight: A, x: A) -> A:
     """``weight`` in the shape of ``x``, so that it is summed as often."""
     return weight if weight.shape == x.shape else broadcast_to(weight, x.shape)
 
@@ -318,7 +318,7 @@ def cov(
                 "cov: weights of two arrays; put their columns together first, as in "
                 "numpy.cov(numpy.column_stack([x, y]), rowvar=False, aweights=w)"
             )
-        return _weighted(given[0], fweights, aweights, taken).astype(kind)
+        return _weighted_covariance(given[0], fweights, aweights, taken).astype(kind)
     if given[0].shape[-1] != given[-1].shape[-1]:
         raise ValueError(
             f"cov: {given[0].shape[-1]} observations of the one array and {given[-1].shape[-1]} of "
@@ -363,7 +363,7 @@ def _deviations(x: Any) -> Any:
     return x - reductions.sum(x, 1, keepdims=True) / x.shape[1]
 
 
-def _weighted(x: Any, fweights: Any, aweights: Any, ddof: int) -> Any:
+def _weighted_covariance(x: Any, fweights: Any, aweights: Any, ddof: int) -> Any:
     """The covariances of observations that count so often, or weigh so much."""
     count = x.shape[-1]
     often = _weights(x, fweights, "fweights", count)

@@ -55,7 +55,7 @@ def argwhere(a: Any) -> Any:
 def extract(condition: Any, arr: Any) -> Any:
     """The elements where ``condition`` is not zero, row by row: ``numpy.extract``."""
     array_among("extract", (condition, arr))
-    given = _beside(condition, arr) if isinstance(condition, Arithmetic) else arr
+    given = _as_array_of(condition, arr) if isinstance(condition, Arithmetic) else arr
     return compress(np.ravel(condition), np.ravel(given))
 
 
@@ -66,10 +66,10 @@ def compress(condition: Any, x: Any, axis: Any = None, out: Any = None) -> Any:
     the servers that is an implicit evaluation.
     """
     array_among("compress", (x,))
-    return store(out, _compressed(condition, x, axis), "compress", "unsafe")
+    return store(out, _compress(condition, x, axis), "compress", "unsafe")
 
 
-def _compressed(condition: Any, x: Any, axis: Any) -> Any:
+def _compress(condition: Any, x: Any, axis: Any) -> Any:
     if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
     if axis is None:
@@ -106,15 +106,15 @@ def putmask(x: Any, mask: Any, values: Any) -> None:
     """``values`` where ``mask`` is not zero, each at its own place: ``numpy.putmask``."""
     array_among("putmask", (x,))
     is_whole = type(values) is int and x.dtype.kind in "iu"
-    given = x.session.array(values, x.dtype) if is_whole else _beside(x, values)
+    given = x.session.array(values, x.dtype) if is_whole else _as_array_of(x, values)
     if hasattr(values, "dtype"):
         check_cast(given.dtype, x.dtype, "safe", f"write values.astype({x.dtype.name!r})")
     if given.shape not in ((), (1,), x.shape):
-        given = _repeated(given, row_index(x, x.size), x.shape)
-    _set_where(x, _beside(x, mask), given)
+        given = _cycle_values(given, row_index(x, x.size), x.shape)
+    _set_where(x, _as_array_of(x, mask), given)
 
 
-def _repeated(values: Any, places: Any, shape: tuple[int, ...]) -> Any:
+def _cycle_values(values: Any, places: Any, shape: tuple[int, ...]) -> Any:
     """Of ``values``, one after the other and again from the first, those at ``places``."""
     vector = reshape(values, (values.size,))
     return reshape(get_item(vector, places % len(vector)), shape)
@@ -128,13 +128,13 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         )
     # Of a Python number its kind alone decides, and an integer takes the dtype where it goes.
     is_whole = type(src) is int and dst.dtype.kind in "iuf"
-    source = dst.session.array(src, dst.dtype) if is_whole else _beside(dst, src)
+    source = dst.session.array(src, dst.dtype) if is_whole else _as_array_of(dst, src)
     check_cast(source.dtype, dst.dtype, casting, f"write src.astype({dst.dtype.name!r})")
     if np.isscalar(where) or isinstance(where, np.generic):
         if where:
             set_item(dst, Ellipsis, source)
         return
-    mask = _beside(dst, where)
+    mask = _as_array_of(dst, where)
     check_cast(mask.dtype, np.bool_, "safe", "compare first, as in mask != 0")
     _set_where(dst, broadcast_to(mask, dst.shape), broadcast_to(source, dst.shape))
 
@@ -146,7 +146,7 @@ def _set_where(x: Any, mask: Any, values: Any) -> None:
         x.assign(elementwise(x, "where", _truth(mask), new, x))
 
 
-def _beside(x: Any, operand: Any) -> Any:
+def _as_array_of(x: Any, operand: Any) -> Any:
     """``operand`` as an array of the session of ``x``."""
     return operand if isinstance(operand, Arithmetic) else x.session.array(operand)
 
@@ -163,10 +163,10 @@ def _truth(x: Any) -> Any:
 def take(x: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     """Elements, rows or columns at ``indices``: ``numpy.take``. Without an axis of all elements."""
     array_among("take", (x,))
-    return store(out, _taken(x, indices, axis, mode), "take", "unsafe")
+    return store(out, _take(x, indices, axis, mode), "take", "unsafe")
 
 
-def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
+def _take(x: Any, indices: Any, axis: Any, mode: str) -> Any:
     if x.ndim == 0 or (axis is None and x.ndim > 1):
         x = reshape(x, (x.size,))
     number = 0 if axis is None else normalize_axis_index(axis, x.ndim)
@@ -192,7 +192,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     if not isinstance(values, Handle):
         values = np.resize(values, len(wanted))
     elif values.ndim and values.size != len(wanted):
-        values = _repeated(values, row_index(x, len(wanted)), (len(wanted),))
+        values = _cycle_values(values, row_index(x, len(wanted)), (len(wanted),))
     set_item(x, wanted, values)
 
 
@@ -214,7 +214,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     ``numpy.place``. Of several values, which place is how manieth is a movement of two phases.
     """
     array_among("place", (arr,))
-    chosen, given = _truth(_beside(arr, mask)), _beside(arr, np.atleast_1d(vals))
+    chosen, given = _truth(_as_array_of(arr, mask)), _as_array_of(arr, np.atleast_1d(vals))
     if chosen.size != arr.size:
         raise ValueError(
             f"place: mask and data must be the same size, got {chosen.size} and {arr.size}"
@@ -228,7 +228,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
         raise_if_any(chosen, ValueError, "Cannot insert from an empty array!")
         return
     before = np.cumsum(reshape(chosen, (arr.size,))) - 1
-    _set_where(arr, chosen, _repeated(given, before, arr.shape))
+    _set_where(arr, chosen, _cycle_values(given, before, arr.shape))
 
 
 def numpy_where(condition: Any, *choices: Any) -> Any:
@@ -249,7 +249,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """
     if not isinstance(arr, Arithmetic):
         arr = array_among("take_along_axis", (indices,)).session.namespace.asarray(arr)
-    arr, places, over = _aligned(arr, indices, axis)
+    arr, places, over = _align(arr, indices, axis)
     if arr.ndim == 1:
         return get_item(arr, places)
     if over == 0:
@@ -263,7 +263,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
     """``numpy.put_along_axis``: the handle stands for another array; lazy."""
     check_not_slice(array_among("put_along_axis", (arr,)))
     with arr.write_lock:
-        whole, places, over = _aligned(arr, indices, axis)
+        whole, places, over = _align(arr, indices, axis)
         given = arr.session.namespace.asarray(values).astype(arr.dtype)
         given = given if given.shape == places.shape else broadcast_to(given, places.shape)
         if whole.ndim == 1:
@@ -283,7 +283,7 @@ def _put_in_rows(arr: Any, places: Any, given: Any) -> Any:
     return make(arr, "row_put", (arr, places.astype(_INT), given), arr.type)
 
 
-def _aligned(arr: Any, indices: Any, axis: int | None) -> tuple[Any, Any, int]:
+def _align(arr: Any, indices: Any, axis: int | None) -> tuple[Any, Any, int]:
     """The array, the places on the servers beside it, and the axis."""
     if axis is None:
         if np.ndim(indices) != 1:

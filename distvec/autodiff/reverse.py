@@ -92,7 +92,7 @@ def _adjoints(value: Arithmetic, variables: Sequence[Node]) -> dict[int, list[Sc
             factor, adjoint = 1.0, One(1) if factor == 1.0 else factor
         step = Step(value, node, adjoint)
         for arg, back in _of_logarithm(step, among, ends) or _of_arguments(step, among):
-            found.setdefault(id(arg), []).append(_scaled(factor, in_dtype(back, arg)))
+            found.setdefault(id(arg), []).append(_scale(factor, in_dtype(back, arg)))
     return found
 
 
@@ -122,7 +122,7 @@ def _of_logarithm(
     return pairs and [(node, shrunk(step, back, node)) for node, back in pairs]
 
 
-def _scaled(factor: float, adjoint: Adjoint) -> Scaled:
+def _scale(factor: float, adjoint: Adjoint) -> Scaled:
     """``factor`` times an adjoint, of which known numbers and signs join the factor."""
     while isinstance(adjoint, Arithmetic):
         split = _split(adjoint.node)

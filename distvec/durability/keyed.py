@@ -85,7 +85,7 @@ def kept_training(given: Mapping[str, Any], arrays: Mapping[Name, Any]) -> Saved
         if type(calls) is not int or not isinstance(given["optimizer"]["kind"], str):
             raise TypeError(f"{given!r} is said of no optimizer")
     except (AttributeError, KeyError, TypeError) as error:
-        raise _damaged(error) from error
+        raise _damage_error(error) from error
     return SavedTraining(given["optimizer"], states, calls)
 
 
@@ -104,7 +104,7 @@ def adopt_keys(loaded: dict[str, Any], session: SessionBase) -> None:
         options, fills = found["space"], found["fills"]
         trained = dict(found.get("trained", {}))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(error) from error
+        raise _damage_error(error) from error
     arrays = filled_space(session, options, fills, keys, loaded)
     for name, document in trained.items():
         if name in arrays:
@@ -127,13 +127,13 @@ def filled_space(
         begins = {name: fill_of(fills[name]) for name in rows}
         space = KeyedSpace(session, **options)
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(error) from error
+        raise _damage_error(error) from error
     made = {name: space.array(one.shape[1:], begins[name], one.dtype) for name, one in rows.items()}
     space.adopt(keys, [(made[name], one) for name, one in rows.items()])
     return made
 
 
-def _damaged(error: Exception) -> Corrupted:
+def _damage_error(error: Exception) -> Corrupted:
     return Corrupted(f"what describes the keyed space is damaged: {error}")
 
 

@@ -136,12 +136,14 @@ class KeptSpaces:
         number, options = space.number, space.options
         everywhere = set(copies[0].arrays).intersection(*(copy.arrays for copy in copies))
         arrays = {id: one for id, one in dict(space.arrays).items() if id in everywhere}
-        keys = _cut(copy.state.keys for copy in copies)
-        types = {number: _over(keys, _KEY)}
-        types |= {id: _over(keys, one.type) for id, one in arrays.items()}
+        keys = _ragged_space(copy.state.keys for copy in copies)
+        types = {number: _type_over(keys, _KEY)}
+        types |= {id: _type_over(keys, one.type) for id, one in arrays.items()}
         if (options["admit"] or 1) > 1:
             kind = _SKETCHED if options["sketch"] else _COUNTED
-            types[self._name_of_space(number)] = _over(_cut(copy.waiting for copy in copies), kind)
+            types[self._name_of_space(number)] = _type_over(
+                _ragged_space(copy.waiting for copy in copies), kind
+            )
         trained = {id: one.trained for id, one in arrays.items()}
         ids = {id: id for id in arrays}
         about = {
@@ -214,7 +216,7 @@ class KeptSpaces:
         servers, number, counters = space.remote.servers, space.number, about["counters"]
         alive = dict(space.arrays)
         arrays = []
-        wanted = _wanted(about, kept, alive)
+        wanted = _select_arrays(about, kept, alive)
         for id, (fill, *_) in ((int(id), what) for id, what in about["arrays"].items()):
             if id in wanted and id not in alive:
                 alive[id] = KeyedArray(space, id, kept[id].type.value, fill_of(fill))
@@ -240,7 +242,7 @@ class KeptSpaces:
     def _anew(
         self, about: Mapping[str, Any], kept: Mapping[int, Kept], store: str
     ) -> dict[int, KeyedArray]:
-        ids = _wanted(about, kept, ())
+        ids = _select_arrays(about, kept, ())
         wanted = {id: what for id, what in about["arrays"].items() if int(id) in ids}
         if not wanted:
             return {}
@@ -262,7 +264,9 @@ class KeptSpaces:
         return arrays
 
 
-def _wanted(about: Mapping[str, Any], kept: Mapping[int, Kept], alive: Collection[int]) -> set[int]:
+def _select_arrays(
+    about: Mapping[str, Any], kept: Mapping[int, Kept], alive: Collection[int]
+) -> set[int]:
     """The arrays that have names, or are ``alive``, and the states of their optimizers."""
     named = {id for id in map(int, about["arrays"]) if kept[id].names or id in alive}
     trained = (what for id, what in about.get("trained", {}).items() if int(id) in named)
@@ -292,13 +296,13 @@ def _source(kept: Kept, store: str) -> Source:
     return Source(kept.id, kept.type, store, kept.pieces)
 
 
-def _cut(counts: Iterable[int]) -> RaggedSpace:
+def _ragged_space(counts: Iterable[int]) -> RaggedSpace:
     """The space of what servers have so many of."""
     cuts = (0, *accumulate(counts))
     return RaggedSpace(cuts[-1], 0, cuts)
 
 
-def _over(space: RaggedSpace, value: ValueType) -> ArrayType:
+def _type_over(space: RaggedSpace, value: ValueType) -> ArrayType:
     return array_type(space, value.dtype, value.row)
 
 

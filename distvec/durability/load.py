@@ -73,7 +73,7 @@ def load(
     is not there; ``TypeError``, ``NotImplementedError`` for what no array here can be.
     """
     place = place_of(path, store)
-    found, metadata = _read(place)
+    found, metadata = _read_place(place)
     wanted = list(found) if names is None else list(dict.fromkeys(names))
     for name in wanted:
         if name not in found:
@@ -91,7 +91,7 @@ def load(
     return loaded
 
 
-def _read(place: Place) -> tuple[dict[str, Stored], dict[str, str]]:
+def _read_place(place: Place) -> tuple[dict[str, Stored], dict[str, str]]:
     if place.kind == DIRECTORY:
         return _read_manifest(place)
     found, metadata = read_file(place.store, place.file, place.kind)

@@ -518,13 +518,13 @@ def _check_same(
     found = {name: (one.type.row, one.init, one.type.dtype) for name, one in kept.states.items()}
     if found != wanted:
         raise ValueError(
-            f"this array has the states {_listed(found)}, but {optimizer.kind} with these "
-            f"parameters needs {_listed(wanted)}; give the parameters that it had, or begin with "
-            "new states: t.optimizer(..., restart=True)"
+            f"this array has the states {_join_names(found)}, but {optimizer.kind} with these "
+            f"parameters needs {_join_names(wanted)}; give the parameters that it had, or begin "
+            "with new states: t.optimizer(..., restart=True)"
         )
 
 
-def _listed(states: Mapping[str, tuple[Row, Fill, str]]) -> str:
+def _join_names(states: Mapping[str, tuple[Row, Fill, str]]) -> str:
     listed = [
         f"{name} ({dtype}, rows of shape {row}, {fill})"
         for name, (row, fill, dtype) in states.items()

@@ -167,10 +167,12 @@ def plugin_call(
             case RowsOf():
                 types[one.name] = ValueType(kind.dtype, kind.row)
             case PerKey():
-                given[one.name] = rows = _as(dtype, arguments[one.name], one.name, plugin)
+                given[one.name] = rows = _cast_argument(
+                    dtype, arguments[one.name], one.name, plugin
+                )
                 types[one.name] = ValueType(dtype.name, rows.shape[1:])
             case Number():
-                value = _as(dtype, arguments[one.name], one.name, plugin)
+                value = _cast_argument(dtype, arguments[one.name], one.name, plugin)
                 if value.shape:
                     raise TypeError(
                         f"{plugin}: {one.name} is to be a number, and has shape {value.shape}"
@@ -189,7 +191,7 @@ def plugin_call(
     )
 
 
-def _as(dtype: np.dtype[Any], value: Any, name: str, plugin: str) -> npt.NDArray[Any]:
+def _cast_argument(dtype: np.dtype[Any], value: Any, name: str, plugin: str) -> npt.NDArray[Any]:
     """``value`` in ``dtype``; ``TypeError`` where that would lose more than digits."""
     found = np.asarray(value)
     plain = np.result_type(value) if isinstance(value, int | float) else found.dtype

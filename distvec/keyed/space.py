@@ -40,20 +40,20 @@ def uniform(low: float, high: float, *, seed: int | None = None) -> Uniform:
     """
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ValueError(f"uniform needs finite low <= high, got {low} and {high}")
-    return Uniform(float(low), float(high), _seed(seed))
+    return Uniform(float(low), float(high), _check_seed(seed))
 
 
 def normal(mean: float = 0.0, scale: float = 1.0, *, seed: int | None = None) -> Normal:
     """Rows begin normally distributed; as ``uniform``."""
     if not (math.isfinite(mean) and 0 <= scale < math.inf):
         raise ValueError(f"normal needs a finite mean, and scale >= 0, got {mean} and {scale}")
-    return Normal(float(mean), float(scale), _seed(seed))
+    return Normal(float(mean), float(scale), _check_seed(seed))
 
 
 def rule_of(init: Any, seed: int | None) -> Fill:
     """What a user gave as ``init``, a rule or a number; with another ``seed``, if that is given."""
     if isinstance(init, Uniform | Normal):
-        return init if seed is None else replace(init, seed=_seed(seed))
+        return init if seed is None else replace(init, seed=_check_seed(seed))
     if isinstance(init, Constant):
         return init
     if isinstance(init, int | float):
@@ -63,7 +63,7 @@ def rule_of(init: Any, seed: int | None) -> Fill:
     )
 
 
-def _seed(seed: int | None) -> int:
+def _check_seed(seed: int | None) -> int:
     if seed is None:
         return secrets.randbits(62)
     if not -(2**63) <= seed < 2**63:

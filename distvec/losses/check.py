@@ -98,16 +98,16 @@ def _derivatives(
 
 def _columns(loss: RowLoss, margins: Floats, labels: Floats) -> list[Floats]:
     """Values and slopes."""
-    return _evaluated(loss.row, ("values", "slopes"), loss, margins, labels)
+    return _evaluate(loss.row, ("values", "slopes"), loss, margins, labels)
 
 
 def _curvatures(loss: RowLoss, margins: Floats, labels: Floats) -> Floats:
-    return _evaluated(lambda m, y: (loss.curvature(m, y),), ("curvatures",), loss, margins, labels)[
+    return _evaluate(lambda m, y: (loss.curvature(m, y),), ("curvatures",), loss, margins, labels)[
         0
     ]
 
 
-def _evaluated(
+def _evaluate(
     function: RowFunction, names: tuple[str, ...], loss: RowLoss, margins: Floats, labels: Floats
 ) -> list[Floats]:
     rows = Rows(np.empty((labels.size, 0)), np.ascontiguousarray(labels))

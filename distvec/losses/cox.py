@@ -138,12 +138,12 @@ class Cox(PhasedLoss):
             if phase == 0:
                 return _rows(total_scaled(_risks(rows, prepared)))[:, 0]
             sets = _sets(rows, prepared, told[0], _ties(rows.labels))
-            return _rows(total_scaled(_hazards(rows, sets, _seen(rows))))[:, 0]
+            return _rows(total_scaled(_hazards(rows, sets, _observed_events(rows))))[:, 0]
 
     def merge(self, phase: int, summaries: Sequence[Floats]) -> list[Floats]:
         """For each partition the sum over all later ones; in the second phase over all earlier."""
-        each = _scaled(np.transpose(summaries))
-        nothing = _nothing(len(each.values))
+        each = _unpack_scaled(np.transpose(summaries))
+        nothing = _empty_sums(len(each.values))
         with np.errstate(all="ignore"):
             if phase == 0:
                 return [*_rows(running_totals(each.at(slice(1, None)), backwards=True)).T, nothing]
@@ -151,7 +151,7 @@ class Cox(PhasedLoss):
 
     def alone(self, rows: Rows, prepared: Floats) -> list[Floats]:
         """Nothing, twice."""
-        return [_nothing(prepared.shape[0])] * 2
+        return [_empty_sums(prepared.shape[0])] * 2
 
     def sums_told(
         self, rows: Rows, prepared: Floats, told: Sequence[Floats], *, intercept: bool
@@ -159,7 +159,7 @@ class Cox(PhasedLoss):
         """The slope of a row is ``c exp(m)`` times ``sum c_i / S_i`` over the events until then,
         and, where its event was seen, minus ``c``. One pass over the matrix."""
         with np.errstate(all="ignore"):
-            margins, seen = prepared[0], _seen(rows)
+            margins, seen = prepared[0], _observed_events(rows)
             sets, hazards = _both(rows, prepared, told, seen)
             values = np.log(sets.values[0]) + (sets.heights - margins)
             value = float(multiply_weights(np.where(seen, values, 0.0), rows.weights).sum())
@@ -175,7 +175,7 @@ class Cox(PhasedLoss):
         """How the slopes change, carried back. One pass over the matrix."""
         with np.errstate(all="ignore"):
             margins, moved = prepared
-            _, hazards = _both(rows, prepared, told, _seen(rows))
+            _, hazards = _both(rows, prepared, told, _observed_events(rows))
             changes = hazards.values[0] * moved + hazards.values[1]
             changes *= np.exp(margins + hazards.heights)
             return (rows.gradient(multiply_weights(changes, rows.weights), intercept=False),)
@@ -204,7 +204,7 @@ def _ties(times: Floats) -> _Ties | None:
     return _Ties(np.repeat(starts[:-1], counts), np.repeat(starts[1:] - 1, counts))
 
 
-def _scaled(rows: Floats) -> Scaled:
+def _unpack_scaled(rows: Floats) -> Scaled:
     """What ``_rows`` makes of it, as it was."""
     return Scaled(rows[:-1], rows[-1])
 
@@ -213,12 +213,12 @@ def _rows(scaled: Scaled) -> Floats:
     return np.vstack(scaled)
 
 
-def _nothing(count: int) -> Floats:
+def _empty_sums(count: int) -> Floats:
     """The sum of no terms, as a partition is told."""
     return np.append(np.zeros(count), -np.inf)
 
 
-def _seen(rows: Rows) -> npt.NDArray[np.bool_]:
+def _observed_events(rows: Rows) -> npt.NDArray[np.bool_]:
     """Where the event was seen, of rows that have a say."""
     seen = np.ones(len(rows), bool) if rows.events is None else rows.events != 0.0
     return seen if rows.weights is None else seen & (rows.weights > 0.0)
@@ -233,7 +233,7 @@ def _risks(rows: Rows, prepared: Floats) -> Scaled:
 
 def _sets(rows: Rows, prepared: Floats, later: Floats, ties: _Ties | None) -> Scaled:
     """``S`` of each row: of all whose time is not before its own; and its change."""
-    sums = running_totals(_risks(rows, prepared), _scaled(later[:, None]), backwards=True)
+    sums = running_totals(_risks(rows, prepared), _unpack_scaled(later[:, None]), backwards=True)
     return sums if ties is None else sums.at(ties.first)
 
 
@@ -252,5 +252,5 @@ def _both(
     later, earlier = told
     ties = _ties(rows.labels)
     sets = _sets(rows, prepared, later, ties)
-    hazards = running_totals(_hazards(rows, sets, seen), _scaled(earlier[:, None]))
+    hazards = running_totals(_hazards(rows, sets, seen), _unpack_scaled(earlier[:, None]))
     return sets, hazards if ties is None else hazards.at(ties.last)

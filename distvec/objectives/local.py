@@ -189,11 +189,11 @@ class Objective(ObjectiveBase):
     def _mean(self, arrays: Arrays) -> tuple[np.float64, Arrays]:
         found = self.loss.sums(self.data, arrays, intercept=self.intercept)
         weight = self._share or positive_weight(self.loss, found.weight)
-        return np.float64(found.value) / weight, _as(arrays, found.gradients, weight)
+        return np.float64(found.value) / weight, _means_like(arrays, found.gradients, weight)
 
     def _mean_product(self, arrays: Arrays, directions: Arrays) -> Arrays:
         found = self.loss.products(self.data, arrays, directions, intercept=self.intercept)
-        return _as(arrays, found, self._share or self.loss.weight(self.data))
+        return _means_like(arrays, found, self._share or self.loss.weight(self.data))
 
     def _zeros(self, parameter: Parameter) -> Values:
         return np.zeros(self._shape(parameter))
@@ -256,7 +256,7 @@ class SampledObjective(Objective):
         return part
 
 
-def _as(arrays: Arrays, sums: Arrays, weight: float) -> Arrays:
+def _means_like(arrays: Arrays, sums: Arrays, weight: float) -> Arrays:
     """Means of ``sums``, in the dtypes of ``arrays``."""
     pairs = zip(sums, arrays, strict=True)
     return tuple((one / weight).astype(_float(like), copy=False) for one, like in pairs)

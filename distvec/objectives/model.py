@@ -58,8 +58,8 @@ def loss_of(description: Mapping[str, Any], given: Loss | None, path: str) -> Lo
     found = description_of(given)
     if found != description:
         raise ValueError(
-            f"loss={given}: {path} holds a model of {_shown(description)}; give that loss, or "
-            "leave loss= out where it is one of distvec.losses"
+            f"loss={given}: {path} holds a model of {_format_description(description)}; give that "
+            "loss, or leave loss= out where it is one of distvec.losses"
         )
     return given
 
@@ -84,11 +84,11 @@ def _loss_of(description: Mapping[str, Any], path: str) -> Loss:
     return loss
 
 
-def _shown(description: Mapping[str, Any]) -> str:
+def _format_description(description: Mapping[str, Any]) -> str:
     if "own" in description:
         return str(description["own"])
     given = ", ".join(
-        f"{name}={_shown(one) if isinstance(one, Mapping) else repr(one)}"
+        f"{name}={_format_description(one) if isinstance(one, Mapping) else repr(one)}"
         for name, one in description["parameters"].items()
     )
     return f"{description['name']}({given})"
@@ -227,7 +227,7 @@ class Model:
         if self.coordinates is None:
             return self
         arrays = [
-            _spread(array, self.coordinates, self.num_features + self._extra(one))
+            _scatter_rows(array, self.coordinates, self.num_features + self._extra(one))
             for one, array in zip(self.loss.parameters, self.arrays, strict=True)
         ]
         return self._with(arrays, None)
@@ -488,7 +488,7 @@ def _on_client(array: Any) -> npt.NDArray[Any]:
     return found
 
 
-def _spread(array: Any, coordinates: Any, length: int) -> Any:
+def _scatter_rows(array: Any, coordinates: Any, length: int) -> Any:
     """``length`` rows: those of ``array`` at ``coordinates``, its last ones at the end, 0 else."""
     home: Any = array.session if isinstance(array, Handle) else np
     whole = home.zeros((length, *array.shape[1:]), array.dtype)

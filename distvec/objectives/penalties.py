@@ -41,12 +41,12 @@ class Kinked(Proximal):
 
     def value(self, x: Array) -> Scalar:
         """The penalty at ``x``; what ``prox`` returns is within the bounds."""
-        chosen = _chosen(self.mask, x)
+        chosen = _mask_penalised(self.mask, x)
         return sum(term.value(chosen) for term in self.terms)
 
     def prox(self, x: Array, step: float) -> Array:
         """Of each term in turn; what is not penalised stays."""
-        new = _chosen(self.mask, x)
+        new = _mask_penalised(self.mask, x)
         for term in self.terms:
             new = term.prox(new, step)
         if self.mask is not None:
@@ -82,7 +82,7 @@ class Term:
         """The smooth part and its gradient; None: there is none. No message."""
         if _is_zero(self.l2):
             return None
-        chosen = _chosen(self.mask, y)
+        chosen = _mask_penalised(self.mask, y)
         gradient = in_dtype_of(y, self.l2) * chosen
         return 0.5 * vdot(gradient, chosen), gradient
 
@@ -90,11 +90,11 @@ class Term:
         """The Hessian of the smooth part times ``v``; None: it is 0."""
         if _is_zero(self.l2):
             return None
-        return in_dtype_of(v, self.l2) * _chosen(self.mask, v)
+        return in_dtype_of(v, self.l2) * _mask_penalised(self.mask, v)
 
     def kinked_value(self, y: Array) -> Scalar:
         """The part that has kinks; a number where there is none. No message."""
-        chosen, value = _chosen(self.mask, y), 0.0
+        chosen, value = _mask_penalised(self.mask, y), 0.0
         if self.has_l1:
             xp = namespace(y)
             value = xp.sum(in_dtype_of(y, self.l1) * xp.abs(chosen))
@@ -234,7 +234,7 @@ def in_dtype_of(y: Array, weights: Any) -> Any:
     return namespace(weights).astype(weights, y.dtype)
 
 
-def _chosen(mask: Array | None, y: Array) -> Array:
+def _mask_penalised(mask: Array | None, y: Array) -> Array:
     """``y`` with 0 for what is not penalised."""
     return y if mask is None else namespace(y).where(mask, y, 0.0)
 

@@ -159,14 +159,14 @@ def scaled_boxes(boxes: Sequence[Box], likes: Sequence[Array], scales: Scales) -
     parts = scales.parts or [None] * len(boxes)
     return [
         Box(
-            _scaled(box.lower, -math.inf, in_dtype_of(like, factor), part),
-            _scaled(box.upper, math.inf, in_dtype_of(like, factor), part),
+            _scale_bound(box.lower, -math.inf, in_dtype_of(like, factor), part),
+            _scale_bound(box.upper, math.inf, in_dtype_of(like, factor), part),
         )
         for box, like, factor, part in zip(boxes, likes, scales.factors, parts, strict=True)
     ]
 
 
-def _scaled(bound: Any, none: float, factor: Array, part: Array | None) -> Any:
+def _scale_bound(bound: Any, none: float, factor: Array, part: Array | None) -> Any:
     if isinstance(bound, float) and math.isinf(bound):
         return bound
     product = factor * bound
@@ -181,14 +181,14 @@ def by_name(bounds: Any, parameters: Sequence[Parameter]) -> list[Any]:
         return [bounds]
     names = [one.name for one in parameters]
     if isinstance(bounds, Box):
-        return [Box(_of(bounds.lower, name), _of(bounds.upper, name)) for name in names]
+        return [Box(_part_of(bounds.lower, name), _part_of(bounds.upper, name)) for name in names]
     if not isinstance(bounds, Mapping) or set(bounds) - set(names):
         what = sorted(bounds) if isinstance(bounds, Mapping) else type(bounds).__name__
         raise TypeError(f"bounds are a dict by parameters, of {names}; {what} was given")
     return [bounds.get(name) for name in names]
 
 
-def _of(bound: Any, name: str) -> Any:
+def _part_of(bound: Any, name: str) -> Any:
     return bound.arranged()[name] if isinstance(bound, Tree) else bound
 
 

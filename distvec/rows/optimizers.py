@@ -177,14 +177,14 @@ class _Step:
         below = topological([one.node for one in changed.values()], lambda node: node.known)
         if steps.node in list(below):  # else the formula does not ask for it
             changed[STEPS] = steps + 1
-        return {name: _as(values, given[name]) for name, values in changed.items()}
+        return {name: _trace_like(values, given[name]) for name, values in changed.items()}
 
 
 def _as_table(x: Tracer) -> Tracer:
     return x if x.ndim == 2 else reshape(x, (x.shape[0], 1))
 
 
-def _as(values: Tracer, like: Tracer) -> Tracer:
+def _trace_like(values: Tracer, like: Tracer) -> Tracer:
     return reshape(values, like.shape) if values.ndim > like.ndim else values
 
 

@@ -90,7 +90,7 @@ def load_nonzeros(
         raise FileNotFoundError(f"there is nothing at {store.url}: no folder, or an empty one")
     if _SUCCESS not in names:
         raise CheckpointIncomplete(f"{store.url} has no {_SUCCESS}: writing it was broken off")
-    about = json.loads(_content(store, _SUCCESS) or b"{}")
+    about = json.loads(_read_content(store, _SUCCESS) or b"{}")
     files = [name for name in names if not name.startswith(("_", "."))]
     dtype = dtype_of(about.get("dtype", "float64"))
     if length is None:
@@ -134,13 +134,13 @@ def _as_parquet(indices: np.ndarray, values: np.ndarray) -> memoryview:
 
 def _as_text(indices: np.ndarray, values: np.ndarray) -> memoryview:
     sink = io.BytesIO()
-    shown = values.astype(_shown(values.dtype))
+    shown = values.astype(_text_dtype(values.dtype))
     options = csv.WriteOptions(include_header=False, delimiter=":")
     csv.write_csv(pa.table({"index": indices + 1, "value": shown}), sink, options)
     return sink.getbuffer()
 
 
-def _shown(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _text_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """In what values of ``dtype`` stand in a text: Arrow's has no halves, and words for bools."""
     others = {"float16": "float32", "bool": "uint8"}
     return np.dtype(others.get(dtype.name, dtype.name))
@@ -158,7 +158,7 @@ def _read_all(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for name in files:
         try:
-            content = _content(store, name)
+            content = _read_content(store, name)
             is_table = name.endswith(".parquet")
             yield _from_parquet(content) if is_table else _from_text(content, dtype)
         except (pa.ArrowException, OSError) as error:
@@ -174,7 +174,7 @@ def _from_parquet(content: bytes) -> tuple[np.ndarray, np.ndarray]:
 def _from_text(content: bytes, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
     if not content:
         return np.zeros(0, np.int64), np.zeros(0)
-    types = {"index": pa.int64(), "value": pa.from_numpy_dtype(_shown(dtype))}
+    types = {"index": pa.int64(), "value": pa.from_numpy_dtype(_text_dtype(dtype))}
     table = csv.read_csv(
         pa.BufferReader(content),
         read_options=csv.ReadOptions(column_names=["index", "value"]),
@@ -184,7 +184,7 @@ def _from_text(content: bytes, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.nda
     return table["index"].to_numpy() - 1, table["value"].to_numpy()
 
 
-def _content(store: Store, name: str) -> bytes:
+def _read_content(store: Store, name: str) -> bytes:
     data = bytearray(store.size(name))
     store.read(name, 0, memoryview(data))
     return bytes(data)

@@ -69,25 +69,25 @@ def _no_rule(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> 
     return np.inf
 
 
-def _added(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Any:
+def _bound_add(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Any:
     return sum(e)
 
 
-def _multiplied(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
+def _bound_multiply(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
     return _times(abs(v[0]), e[1]) + _times(abs(v[1]), e[0]) + e[0] * e[1]
 
 
-def _divided(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
+def _bound_divide(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
     room = abs(v[1]) - e[1]
     return np.where(room > 0, (e[0] + _times(abs(r), e[1])) / room, np.inf)
 
 
-def _inverted(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
+def _bound_reciprocal(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
     room = abs(v[0]) - e[0]
     return np.where(room > 0, abs(r) * e[0] / room, np.inf)
 
 
-def _squared(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
+def _bound_square(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
     return (2 * abs(v[0]) + e[0]) * e[0]
 
 
@@ -107,7 +107,7 @@ def _step(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Flo
     return np.where(function(v[0] - e[0]) == function(v[0] + e[0]), 0.0, np.inf)
 
 
-def _compared(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
+def _bound_compare(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
     error = e[0] + e[1]
     return np.where((error > 0) & (abs(v[0] - v[1]) <= error), np.inf, 0.0)
 
@@ -121,7 +121,7 @@ def unclear_truth(value: Floats, error: Floats) -> Floats:
     return np.where((error > 0) & (abs(value) <= error), np.inf, 0.0)
 
 
-def _selected(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
+def _bound_select(v: Sequence[Floats], e: Sequence[Floats], r: Floats, name: str) -> Floats:
     return np.where(v[0] != 0, e[1], e[2]) + unclear_truth(v[0], e[0])
 
 
@@ -136,18 +136,18 @@ def _times(magnitude: Floats, error: Floats) -> Floats:
 
 _RULES: dict[str, Rule] = {
     "": _no_rule,
-    "sum": _added,
-    "product": _multiplied,
-    "quotient": _divided,
-    "inverse": _inverted,
-    "square": _squared,
+    "sum": _bound_add,
+    "product": _bound_multiply,
+    "quotient": _bound_divide,
+    "inverse": _bound_reciprocal,
+    "square": _bound_square,
     "contraction": _no_steeper_than_one,
     "monotone": _monotone,
     "step": _step,
-    "comparison": _compared,
+    "comparison": _bound_compare,
     "truth": _truth,
     "certain": _certain,
-    "selection": _selected,
+    "selection": _bound_select,
 }
 """By the ``error`` of an op."""
 

@@ -46,7 +46,7 @@ def sum(x: Bounded) -> Estimate:
     if x.dtype.kind != "f":
         return np.sum(x.value), 0.0
     wide = x.value.astype(np.float64)
-    return _rounded(np.sum(wide), total(wide, x.error, np.abs(wide)), x.dtype)
+    return _round(np.sum(wide), total(wide, x.error, np.abs(wide)), x.dtype)
 
 
 def mean(x: Bounded) -> Estimate:
@@ -55,7 +55,7 @@ def mean(x: Bounded) -> Estimate:
         raise Undecidable("the mean of nothing is a warning on NumPy")
     wide = x.value.astype(np.float64)
     error = total(wide, x.error, np.abs(wide)) / x.value.size
-    return _rounded(np.mean(wide), error, x.dtype if x.dtype.kind == "f" else wide.dtype)
+    return _round(np.mean(wide), error, x.dtype if x.dtype.kind == "f" else wide.dtype)
 
 
 def prod(x: Bounded) -> Estimate:
@@ -68,7 +68,7 @@ def prod(x: Bounded) -> Estimate:
     if not x.exact or not exponents < _WIDEST_EXPONENT:
         raise Undecidable("a product that may overflow on the way, or of factors that may be off")
     value = np.prod(wide)
-    return _rounded(value, rounding(x.value.size) * abs(value), x.dtype)
+    return _round(value, rounding(x.value.size) * abs(value), x.dtype)
 
 
 def extreme(name: str) -> Callable[[Bounded], Estimate]:
@@ -132,14 +132,14 @@ def dot(x: Bounded, y: Bounded) -> Estimate:
         terms = a * b
         errors = _times(np.abs(a), y.error) + _times(np.abs(b), x.error) + x.error * y.error
         magnitudes = x.magnitude * y.magnitude
-        return _rounded(a @ b, total(terms, errors, magnitudes), natural.dtype)
+        return _round(a @ b, total(terms, errors, magnitudes), natural.dtype)
 
 
 def _times(magnitude: npt.NDArray[np.float64], error: npt.NDArray[np.float64]) -> Any:
     return np.where(error > 0, magnitude * error, 0.0)
 
 
-def _rounded(value: Any, error: Any, dtype: np.dtype[Any]) -> Estimate:
+def _round(value: Any, error: Any, dtype: np.dtype[Any]) -> Estimate:
     """``value``, accumulated in float64, in the dtype of the result."""
     with np.errstate(all="ignore"):
         result = np.asarray(value).astype(dtype)

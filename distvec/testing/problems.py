@@ -39,7 +39,7 @@ class TestProblem:
         printer.text(repr(self))
 
 
-def _nothing(n: int) -> float:
+def _zero(n: int) -> float:
     return 0.0
 
 
@@ -124,20 +124,20 @@ def _variably_dimensioned(x: Any) -> tuple[Any, Any]:
 
 
 PROBLEMS = (
-    TestProblem("quadratic", _quadratic, _ramp(-1.0, 1.0), _nothing, convex=True),
-    TestProblem("quartic", _quartic, _ramp(-1.0, 5.0), _nothing, convex=True),
-    TestProblem("pseudo Huber", _pseudo_huber, _ramp(-20.0, 30.0), _nothing, convex=True),
+    TestProblem("quadratic", _quadratic, _ramp(-1.0, 1.0), _zero, convex=True),
+    TestProblem("quartic", _quartic, _ramp(-1.0, 5.0), _zero, convex=True),
+    TestProblem("pseudo Huber", _pseudo_huber, _ramp(-20.0, 30.0), _zero, convex=True),
     TestProblem("logistic", _logistic, _ramp(-4.0, 3.0), _entropy, convex=True),
     TestProblem(
         "log-sum-exp", _log_sum_exp, _ramp(-2.0, 3.0), lambda n: float(np.log(2 * n)), convex=True
     ),
-    TestProblem("double well", _double_well, _ramp(-2.0, 1.7), _nothing, convex=False),
+    TestProblem("double well", _double_well, _ramp(-2.0, 1.7), _zero, convex=False),
     TestProblem("penalty I", _penalty, _one_to_n, _penalty_minimum, convex=False),
     TestProblem(
         "variably dimensioned",
         _variably_dimensioned,
         lambda n: 1.0 - np.arange(1, n + 1) / n,
-        _nothing,
+        _zero,
         convex=True,
     ),
 )

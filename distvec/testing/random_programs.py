@@ -225,7 +225,7 @@ def _in_place(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None
     return instructions.InPlace(operation, target, operand)
 
 
-def _into(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
+def _draw_into(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     operands = (_pick(draw, machine), _operand(draw, machine))
     target = _pick(draw, machine, _is_vector)
     if target is None or None in operands:
@@ -284,7 +284,7 @@ def _pull(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     return instructions.Pull(source, _indices(draw, machine, source))
 
 
-def _read(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
+def _draw_read(draw: st.DrawFn, machine: Machine, new: str) -> Instruction | None:
     source = _pick(draw, machine)
     return None if source is None else instructions.Read(source)
 
@@ -310,14 +310,14 @@ _WEIGHTS: dict[Draft, int] = {
     _piece: 2,
     _assign_part: 2,
     _evaluate: 2,
-    _into: 1,
+    _draw_into: 1,
     _assign_all: 1,
     _alias: 1,
     _copy: 1,
     _delete: 1,
     _push: 1,
     _pull: 1,
-    _read: 1,
+    _draw_read: 1,
     _flush: 1,
 }
 _DRAFTS = [draft for draft, weight in _WEIGHTS.items() for _ in range(weight)]

@@ -190,7 +190,7 @@ class RowCall:
         ``known``: this server has the keys. ``take`` gives memory for the answer.
         """
         self._program, self._body, self.keys, self._known = program, body, keys, known
-        self._rows = [part for one in rows for part in _padded(byte_view(_contiguous(one)))]
+        self._rows = [part for one in rows for part in _pad(byte_view(_contiguous(one)))]
         self._types = [travelling(type, body.returns_as) for type in program.returned]
         row_bytes = [1] * body.find + [type.row_bytes for some in self._types for type in some]
         self._sizes = [len(keys) * size for size in row_bytes]
@@ -215,7 +215,7 @@ class RowCall:
     def _payload(self, body: pb.RowCall) -> Parts:
         keys = encode_keys(self.keys)
         body.keys.bytes = len(keys)
-        return [*_padded(keys), *self._rows]
+        return [*_pad(keys), *self._rows]
 
     def answer(self, reply: pb.Reply) -> list[Array]:
         """Whether each key is there, as bytes (none if that was not asked), and what it returns."""
@@ -239,7 +239,7 @@ def _contiguous(rows: Array) -> Array:
     return np.ascontiguousarray(rows)
 
 
-def _padded(part: memoryview) -> list[memoryview]:
+def _pad(part: memoryview) -> list[memoryview]:
     """The part, and what brings it to the length that it takes."""
     missing = padded(len(part)) - len(part)
     return [part, _PADDING[:missing]] if missing else [part]
@@ -378,7 +378,7 @@ class KeySpace:
         body.given_as = body.returns_as = wire
         whole_bytes = sum(one.nbytes for one in (*rows, *out))
         if wire and rows:  # a repeat has the same bits, as they are drawn here
-            rows = _narrowed(rows, program, wire, self._new_id())
+            rows = _narrow(rows, program, wire, self._new_id())
         known = frozenset[int]()
         if view is not None:
             body.keys.view, known = view.number, frozenset(view.servers)
@@ -467,7 +467,7 @@ class KeySpace:
         ]
         if wire and rows:
             whole_bytes = sum(one.nbytes for one in rows)
-            rows = _narrowed(rows, program, wire, _round_key(round, key))
+            rows = _narrow(rows, program, wire, _round_key(round, key))
             self._counters.count_saved(whole_bytes - sum(one.nbytes for one in rows))
         messages: Messages = {}
         for server in range(self.servers):
@@ -564,7 +564,7 @@ class KeySpace:
         self._send(messages)
 
 
-def _narrowed(rows: Sequence[Array], program: RowProgram, wire: str, key: int) -> list[Array]:
+def _narrow(rows: Sequence[Array], program: RowProgram, wire: str, key: int) -> list[Array]:
     """What travels for rows of the types of ``program.given``, rounded by the bits of ``key``."""
     return [
         part

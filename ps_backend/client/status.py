@@ -139,7 +139,7 @@ def status_table(servers: Sequence[ServerStatus]) -> str:
                 server.bulk,
             )
         )
-    return "\n".join((_aligned(rows), *_held_table(servers), *_added_table(servers)))
+    return "\n".join((_align_columns(rows), *_held_table(servers), *_added_table(servers)))
 
 
 def _held_table(servers: Sequence[ServerStatus]) -> list[str]:
@@ -150,7 +150,7 @@ def _held_table(servers: Sequence[ServerStatus]) -> list[str]:
             limits = (f"{one.lease:g} s", f"{one.left:.0f} s") if one.lease else ("none", "")
             age = f"{one.age:.0f} s"
             rows.append((one.name[:8], server.address, str(one.buffers), age, *limits))
-    return ["", _aligned(rows)] if len(rows) > 1 else []
+    return ["", _align_columns(rows)] if len(rows) > 1 else []
 
 
 def _added_table(servers: Sequence[ServerStatus]) -> list[str]:
@@ -159,10 +159,10 @@ def _added_table(servers: Sequence[ServerStatus]) -> list[str]:
     for server in servers:
         rows += [(name, server.address, signature) for name, signature in server.plugins]
         rows += [(name, server.address, "a command") for name in server.commands]
-    return ["", _aligned(rows)] if len(rows) > 1 else []
+    return ["", _align_columns(rows)] if len(rows) > 1 else []
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
+def _align_columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows

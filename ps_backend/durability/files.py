@@ -153,7 +153,7 @@ def _read_safetensors(
         return [replace(one, unsummed=(file, offset)) for one, offset in places], metadata
     found = parse_checksums(text, what)
     return [
-        _placed(one, found.pieces.get(number, []), file, offset)
+        _place(one, found.pieces.get(number, []), file, offset)
         for number, (one, offset) in enumerate(places)
     ], metadata
 
@@ -175,11 +175,11 @@ def _read_npy(
         )
     check_header(head + tail, what)
     found = parse_checksums(tail.decode("latin1"), what)
-    placed = _placed(one, found.pieces.get(0, []), file, given.offset)
+    placed = _place(one, found.pieces.get(0, []), file, given.offset)
     return [replace(placed, name=found.note or name)], {}
 
 
-def _placed(one: Stored, pieces: Sequence[FileRange], file: str, offset: int) -> Stored:
+def _place(one: Stored, pieces: Sequence[FileRange], file: str, offset: int) -> Stored:
     """``one`` with ``pieces``, as it lies in ``file`` from ``offset`` on."""
     return replace(
         one,
@@ -202,7 +202,7 @@ def with_checksums(store: Store, one: Stored) -> Stored:
         store.read(file, offset + low * one.row_bytes, buffer[:count])
         crcs += [crc32(some) for some in units(buffer[:count], one.row_bytes, unit)]
     piece = FileRange(file, 0, 0, one.length, unit, tuple(crcs))
-    return _placed(replace(one, unsummed=None), [piece] if crcs else [], file, offset)
+    return _place(replace(one, unsummed=None), [piece] if crcs else [], file, offset)
 
 
 def as_rows(values: np.ndarray) -> np.ndarray:

@@ -173,7 +173,7 @@ def compile_sweep(sweep: Sweep, length: int, choice: str = "auto") -> Kernel:
 
 def _compile(sweep: Sweep, engine: str) -> Kernel:
     if engine.startswith("tiered"):
-        return _tiered(sweep, engine)
+        return _tiered_kernel(sweep, engine)
     if engine in ("numpy", "rows"):
         return NumpyKernel(sweep)
     with suppress(ImportError):  # of a numba that is installed, and refuses this NumPy
@@ -190,7 +190,7 @@ def _compile(sweep: Sweep, engine: str) -> Kernel:
     return NumexprKernel(sweep)
 
 
-def _tiered(sweep: Sweep, strategy: str) -> Kernel:
+def _tiered_kernel(sweep: Sweep, strategy: str) -> Kernel:
     """Of the machine code where this process has it; else the tiers up to that."""
     at_once = strategy != "tiered late"
     if at_once and (kernel := loaded(sweep)):

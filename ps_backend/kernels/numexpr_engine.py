@@ -111,10 +111,10 @@ def fused(sweep: Sweep) -> dict[int, tuple[Step, Run]]:
             else _Tree(f"v{arg}", frozenset([arg]), 0)
             for arg in step.args
         }
-        tree = _joined(step, operands)
+        tree = _join(step, operands)
         if tree.steps > _MOST_STEPS or len(tree.leaves) > _MOST_LEAVES:
             operands = {arg: _Tree(f"v{arg}", frozenset([arg]), 0) for arg in step.args}
-            tree = _joined(step, operands)
+            tree = _join(step, operands)
         trees[value] = tree
         inlined |= {arg for arg, one in operands.items() if one.steps}
     found = {}
@@ -148,7 +148,7 @@ def available() -> frozenset[str]:
     )
 
 
-def _joined(step: Step, operands: Mapping[int, _Tree]) -> _Tree:
+def _join(step: Step, operands: Mapping[int, _Tree]) -> _Tree:
     args = [operands[arg] for arg in step.args]
     text = TEXTS[step.op][0].format(*(one.text for one in args))
     leaves = frozenset[int]().union(*(one.leaves for one in args))

@@ -139,7 +139,7 @@ def reduction_of(sweep: Sweep, reduction: Reduction) -> Of:
     if reduction.op == "triangle":
         return _triangle
     if reducer.layout and reduction.op != "gram":
-        return _copied
+        return _copy
     wide = accumulators(sweep, reduction)[0]
     if reduction.op == "gram":
         return _gram(wide, is_square=reduction.args[0] == reduction.args[1])
@@ -148,7 +148,7 @@ def reduction_of(sweep: Sweep, reduction: Reduction) -> Of:
     return _locate(reducer, wide) if reducer.locates else _all(reducer, wide)
 
 
-def _copied(first: int, *values: Any) -> Partial:
+def _copy(first: int, *values: Any) -> Partial:
     return values
 
 

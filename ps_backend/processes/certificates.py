@@ -30,7 +30,7 @@ class Authority:
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named("a distvec application")
+        self._name = _x509_name("a distvec application")
         can_sign = x509.BasicConstraints(ca=True, path_length=0)
         builder = self._builder(self._key.public_key(), self._name)
         made = builder.add_extension(can_sign, critical=True).sign(self._key, SHA256())
@@ -58,7 +58,7 @@ class Authority:
             raise ValueError("what came is no request for a certificate, signed with its own key")
         serves = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
         made = (
-            self._builder(key, _named(SERVER_NAME))
+            self._builder(key, _x509_name(SERVER_NAME))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)]), critical=False)
             .add_extension(serves, critical=False)
@@ -81,7 +81,7 @@ class Authority:
 def new_key() -> tuple[bytes, str]:
     """A new key and a request for a certificate for it; both PEM, the key not encrypted."""
     key = ec.generate_private_key(ec.SECP256R1())
-    request = x509.CertificateSigningRequestBuilder(_named(SERVER_NAME)).sign(key, SHA256())
+    request = x509.CertificateSigningRequestBuilder(_x509_name(SERVER_NAME)).sign(key, SHA256())
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return secret, request.public_bytes(Encoding.PEM).decode()
 
@@ -91,5 +91,5 @@ def held_identity(key: bytes, certificate: str, authority: str) -> InMemoryIdent
     return InMemoryIdentity(key, certificate.encode(), Tls(authority.encode(), SERVER_NAME))
 
 
-def _named(name: str) -> x509.Name:
+def _x509_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -55,7 +55,7 @@ def supervision(stop: threading.Event) -> Supervision:
     os.dup2(2, 1)  # whatever is printed later goes to the log, not into the pipe
     told = _hear("--supervised is for the launcher: it sends the token on standard input")
     authority = str(told.get("authority", ""))
-    identity = _certified(authority, report_to) if authority else None
+    identity = _certify(authority, report_to) if authority else None
     life = Incarnation(int(told["life"]))
     life.until = float(told["until"])
     watch = threading.Thread(
@@ -68,7 +68,7 @@ def supervision(stop: threading.Event) -> Supervision:
     return Supervision(str(told["token"]), report_to, life, identity)
 
 
-def _certified(authority: str, report_to: int) -> Identity:
+def _certify(authority: str, report_to: int) -> Identity:
     """A certificate of the parent's authority (PEM) for a new key, which stays in this process."""
     try:
         from ps_backend.processes.certificates import held_identity, new_key

@@ -227,7 +227,7 @@ def _every(t: Any, y: Any, x: Any, fold: Fold) -> Any:
     return t
 
 
-def _chosen(t: Any, y: Any, x: Any, fold: Fold) -> Any:
+def _share_among_extremes(t: Any, y: Any, x: Any, fold: Fold) -> Any:
     """In equal parts for the elements that are the least or greatest, as in PyTorch and JAX."""
     chosen = x == y
     return np.where(chosen, t / fold(np.sum, chosen), 0.0)
@@ -245,7 +245,7 @@ REDUCTIONS: Mapping[str, Derivative] = MappingProxyType(
     {
         "sum": _every,
         "prod": _others,
-        **dict.fromkeys(("min", "max", "nanmin", "nanmax"), _chosen),
+        **dict.fromkeys(("min", "max", "nanmin", "nanmax"), _share_among_extremes),
     }
 )
 """By reduction, from ``(t, result, values, fold)``: what comes back to the values where the result

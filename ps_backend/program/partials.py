@@ -69,7 +69,7 @@ def entries(call: SweepCall, reduction: Reduction, first: int, length: int) -> i
         case "slots":
             return length
         case "listed":
-            return int(np.count_nonzero(_within(_list_of(call, reduction), first, length)))
+            return int(np.count_nonzero(_slots_within(_list_of(call, reduction), first, length)))
         case "tree":
             return sum(1 for _ in levels(first // size, -(-(first + length) // size)))
     return -(-length // size)
@@ -97,7 +97,7 @@ def concatenate(call: SweepCall, runs: Sequence[Run]) -> Arrays:
             case "tree":
                 together += of_tree(call.sweep, reduction, _tree(call, reduction, runs, parts))
             case "listed":
-                together.append(_merged(_list_of(call, reduction), runs, parts))
+                together.append(_merge(_list_of(call, reduction), runs, parts))
             case _:
                 together += [np.concatenate(some) for some in zip(*parts, strict=True)]
     return together
@@ -143,9 +143,9 @@ def _tree(
     return tree
 
 
-def _merged(wanted: npt.NDArray[Any], runs: Sequence[Run], parts: Sequence[Arrays]) -> Any:
+def _merge(wanted: npt.NDArray[Any], runs: Sequence[Run], parts: Sequence[Arrays]) -> Any:
     """Rows at the slots of a list, each run's in the order of the list, in that order."""
-    masks = [_within(wanted, run.first, run.length) for run in runs]
+    masks = [_slots_within(wanted, run.first, run.length) for run in runs]
     any_of = np.logical_or.reduce(masks)
     first = parts[0][0]
     merged = np.empty((np.count_nonzero(any_of), *first.shape[1:]), first.dtype)
@@ -158,7 +158,7 @@ def _list_of(call: SweepCall, reduction: Reduction) -> Any:
     return call.scalars[reduction.args[1] - len(call.sweep.inputs)]
 
 
-def _within(slots: npt.NDArray[Any], first: int, length: int) -> npt.NDArray[np.bool_]:
+def _slots_within(slots: npt.NDArray[Any], first: int, length: int) -> npt.NDArray[np.bool_]:
     return (slots >= first) & (slots < first + length)
 
 

@@ -272,7 +272,7 @@ def _places_in_rows(values: Values, params: Params) -> ValueType:
     return ValueType("int64", values[0].row)
 
 
-def _taken(values: Values, params: Params) -> ValueType:
+def _take_type(values: Values, params: Params) -> ValueType:
     table, places = values
     width(table)
     need(places.dtype == "int64", f"needs int64 places, got {places}")
@@ -286,7 +286,7 @@ def _row_take(out: Any, place: Place, x: Any, places: Any) -> Any:
 
 def _row_changed(values: Values, params: Params) -> ValueType:
     table, places, given = values
-    _taken((table, places), params)
+    _take_type((table, places), params)
     need(given == ValueType(table.dtype, places.row), f"needs a {table.dtype} for each place")
     return table
 
@@ -297,7 +297,7 @@ def _row_put(out: Any, place: Place, x: Any, places: Any, given: Any) -> Any:
     return out
 
 
-def _running(scan: Scan) -> Callable[[Values, Params], ValueType]:
+def _scan_run(scan: Scan) -> Callable[[Values, Params], ValueType]:
     def result(values: Values, params: Params) -> ValueType:
         width(values[0])
         return ValueType(scan.result(np.dtype(values[0].dtype)).name, values[0].row)
@@ -336,8 +336,8 @@ def _accumulate(scan: Scan) -> Callable[..., Any]:
 _ALONG_ROWS = (
     RowOp("row_sort", 1, _same, _row_sort, params=2),
     RowOp("row_argsort", 1, _places_in_rows, _row_argsort, params=2),
-    *(RowOp(scan.along_rows, 1, _running(scan), _accumulate(scan)) for scan in SCANS.values()),
-    RowOp("row_take", 2, _taken, _row_take, may_fail=True),
+    *(RowOp(scan.along_rows, 1, _scan_run(scan), _accumulate(scan)) for scan in SCANS.values()),
+    RowOp("row_take", 2, _take_type, _row_take, may_fail=True),
     RowOp("row_put", 3, _row_changed, _row_put, may_fail=True),
 )
 
@@ -387,7 +387,7 @@ def _interpolated_of(values: Values, params: Params) -> ValueType:
     return x
 
 
-def _interpolated(out: Any, place: Place, x: Any, line: Any, ends: Any) -> Any:
+def _interpolate(out: Any, place: Place, x: Any, line: Any, ends: Any) -> Any:
     out[...] = np.interp(x, *line, *ends)
     return out
 
@@ -402,7 +402,7 @@ def _slots(out: Any, place: Place, held: Any) -> Any:
     return out
 
 
-def _placed(values: Values, params: Params) -> ValueType:
+def _place_type(values: Values, params: Params) -> ValueType:
     value, slots, given = values
     need(slots.dtype == "int64" and len(slots.row) == 1, f"needs int64 slots, got {slots}")
     need(given.dtype == value.dtype, f"needs what is placed in {value.dtype}, got {given}")
@@ -425,9 +425,9 @@ _OF_TABLES = (
     RowOp("rank", 2, _rank_of, _rank, held=1, params=1),
     RowOp("is_member", 2, _member_of, _is_member, held=1),
     RowOp("looked_up", 2, _looked_up_of, _looked_up, held=1),
-    RowOp("interpolated", 3, _interpolated_of, _interpolated, held=2),
+    RowOp("interpolated", 3, _interpolated_of, _interpolate, held=2),
     RowOp("slots", 1, _held_by_slot, _slots, held=1, whole=True),
-    RowOp("place", 3, _placed, _place, held=2, slots=1),
+    RowOp("place", 3, _place_type, _place, held=2, slots=1),
 )
 
 

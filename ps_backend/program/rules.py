@@ -40,7 +40,7 @@ def _elementwise(sweep: Sweep) -> Iterator[Step]:
     return (step for step in _plain(sweep) if step.op in ops.TABLE)
 
 
-def _listed(sweep: Sweep) -> list[Reduction]:
+def _listed_reductions(sweep: Sweep) -> list[Reduction]:
     """The reductions of values at some slots, of which the second value is a list."""
     return [r for r in sweep.reductions if REDUCERS[r.op].layout == "listed"]
 
@@ -161,7 +161,7 @@ def _is_scalar(sweep: Sweep, value: int) -> bool:
 
 def _operands_are_held(sweep: Sweep) -> bool:
     wanted = [(s.args, row_ops.TABLE[s.op].held) for s in sweep.row_steps]
-    wanted += [(r.args, 1) for r in _listed(sweep)]
+    wanted += [(r.args, 1) for r in _listed_reductions(sweep)]
     return all(_is_scalar(sweep, arg) for args, held in wanted for arg in args[len(args) - held :])
 
 
@@ -183,7 +183,7 @@ def _axes_exist(sweep: Sweep) -> bool:
 
 
 def _lists_are_lists(sweep: Sweep) -> bool:
-    lists = [sweep.types[r.args[1]] for r in _listed(sweep)]
+    lists = [sweep.types[r.args[1]] for r in _listed_reductions(sweep)]
     return all(value.dtype == "int64" and len(value.row) == 1 for value in lists)
 
 
@@ -271,7 +271,7 @@ def _slots_exist(call: SweepCall) -> bool:
     sweep = call.sweep
     slots = [(s.args, row_ops.TABLE[s.op].slots) for s in sweep.row_steps]
     lists = [args[place] for args, place in slots if place is not None]
-    lists += [r.args[1] for r in _listed(sweep)]
+    lists += [r.args[1] for r in _listed_reductions(sweep)]
     return all(_all_below(_scalar_value(call, value), call.space.length) for value in lists)
 
 

@@ -133,7 +133,7 @@ Scalar = bool | int | float | npt.NDArray[Any]
 """What the client holds of a runtime scalar: a number, or an array where its type has a row."""
 
 
-def _listed(values: tuple[int, ...]) -> str:
+def _join_values(values: tuple[int, ...]) -> str:
     return ", ".join(f"%{value}" for value in values)
 
 
@@ -153,7 +153,7 @@ class Step:
 
     def __str__(self) -> str:
         params = f"; {', '.join(map(str, self.params))}" if self.params else ""
-        return f"{self.op}({_listed(self.args)}{params})"
+        return f"{self.op}({_join_values(self.args)}{params})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ class Sweep:
             yield f"store %{output}"
         for reduction in self.reductions:
             axis = "" if reduction.axis is None else f", axis {reduction.axis}"
-            yield f"reduce {reduction.op}({_listed(reduction.args)}{axis})"
+            yield f"reduce {reduction.op}({_join_values(reduction.args)}{axis})"
 
     def _printed(self, value: ValueType) -> str:
         """With the shape of its row, where not all are of one."""

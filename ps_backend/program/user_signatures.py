@@ -124,7 +124,7 @@ class Signature:
         before, arrow, after = text.partition("->")
         if not arrow:
             raise ValueError(f"a signature is 'arguments -> results', got {text[:200]!r}")
-        arguments = [_argument(part.strip()) for part in _parts(before)]
+        arguments = [_parse_argument(part.strip()) for part in _parts(before)]
         updates, returns = [], []
         for part in _parts(after):
             found = _RESULT.fullmatch(part.strip())
@@ -167,7 +167,7 @@ def _parts(text: str) -> Sequence[str]:
     return text.split(",") if text.strip() else ()
 
 
-def _argument(text: str) -> Argument:
+def _parse_argument(text: str) -> Argument:
     if text == KEYS:
         return Argument(KEYS, KEYS, RowType(_KEYS_TYPE))
     found = _ARGUMENT.fullmatch(text)

@@ -101,9 +101,9 @@ def spans(view: View, row: Row, low: int, high: int, ranges: Ranges) -> Iterator
     """
     width = prod(row)
     if view.spread:
-        yield from _spread(view, width, low, high, ranges)
+        yield from _spread_spans(view, width, low, high, ranges)
     elif width == view.width and view.step != 1:
-        yield from _strided(view, width, low, high, ranges)
+        yield from _strided_spans(view, width, low, high, ranges)
     else:
         base = view.start * width if width == view.width else view.start
         first, last = base + low * width, base + high * width
@@ -114,9 +114,9 @@ def spans(view: View, row: Row, low: int, high: int, ranges: Ranges) -> Iterator
                 yield Span(server, start, size, 1, size, start - first, size)
 
 
-def _strided(view: View, width: int, low: int, high: int, ranges: Ranges) -> Iterator[Span]:
+def _strided_spans(view: View, width: int, low: int, high: int, ranges: Ranges) -> Iterator[Span]:
     for server, begin, end in ranges:
-        first, last = _between(view.start, view.step, begin, end)
+        first, last = _clip_range(view.start, view.step, begin, end)
         first, last = max(low, first), min(high, last)
         if first < last:
             start = (view.start + view.step * first) * width
@@ -131,8 +131,8 @@ def _strided(view: View, width: int, low: int, high: int, ranges: Ranges) -> Ite
             )
 
 
-def _spread(view: View, width: int, low: int, high: int, ranges: Ranges) -> Iterator[Span]:
-    first, last = _between(view.start, view.step, low, high)
+def _spread_spans(view: View, width: int, low: int, high: int, ranges: Ranges) -> Iterator[Span]:
+    first, last = _clip_range(view.start, view.step, low, high)
     for server, begin, end in ranges:
         start, stop = max(first, begin), min(last, end)
         if start < stop:
@@ -148,7 +148,7 @@ def _spread(view: View, width: int, low: int, high: int, ranges: Ranges) -> Iter
             )
 
 
-def _between(start: int, step: int, low: int, high: int) -> tuple[int, int]:
+def _clip_range(start: int, step: int, low: int, high: int) -> tuple[int, int]:
     """The ``k``, first and past the last, for which ``low <= start + step * k < high``."""
     if step > 0:
         return -((start - low) // step), -((start - high) // step)

@@ -234,7 +234,7 @@ class ViewInput(Source):
             else:
                 into, block = target, scratch.block
                 if not target.flags.c_contiguous:
-                    (block,) = _working(self._memory, [span.size * self.dtype.itemsize])
+                    (block,) = _working_memory(self._memory, [span.size * self.dtype.itemsize])
                     into = block.array(self.dtype, target.shape)
                     later.append((target, into))
                 body = pb.Fetch(pieces=[self.describe(span)])
@@ -292,7 +292,7 @@ class GatherInput(Source):
         home, indices = self._home, self._index[low - self._low : high - self._low]
         rows = self._as_rows(scratch.part((high - low) * self.width))
         count = len(indices)
-        kept = _working(self._memory, [4 * count, 8 * count, self.row_bytes * count])
+        kept = _working_memory(self._memory, [4 * count, 8 * count, self.row_bytes * count])
         places, wanted = kept[0].bytes.view(np.int32), kept[1].bytes.view(np.int64)
         found = self._as_rows(kept[2].bytes.view(self.dtype))
         bounds = group_by_owner(indices, self._starts, self._length, places, wanted)
@@ -321,6 +321,6 @@ class GatherInput(Source):
         return flat if self.width == 1 else flat.reshape(-1, self.width)
 
 
-def _working(memory: Memory, sizes: list[int]) -> list[MemoryBlock]:
+def _working_memory(memory: Memory, sizes: list[int]) -> list[MemoryBlock]:
     """Small memory for a while, which must not fail on one of several servers."""
     return memory.allocate(sizes, "reading from another server", force=True)

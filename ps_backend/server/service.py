@@ -187,7 +187,7 @@ class Service:
             try:
                 return command.run(session, request, payload).reply, True
             except (UnknownSweep, UnknownView, PayloadBroken, Abandoned) as error:
-                return _encoded(error), False  # the client will repeat it, in full
+                return _encode_error(error), False  # the client will repeat it, in full
             except Exception as error:  # noqa: BLE001 - as in handle
                 return _failure(error), True
 
@@ -223,10 +223,10 @@ class Service:
 def _failure(error: Exception) -> pb.Reply:
     if not isinstance(error, _EXPECTED):
         _LOG.error("a request failed", exc_info=error)
-    return _encoded(error)
+    return _encode_error(error)
 
 
-def _encoded(error: Exception) -> pb.Reply:
+def _encode_error(error: Exception) -> pb.Reply:
     """The reply that says so.
 
     Futures keep errors, and errors the frames that they came through, where the futures are: such a

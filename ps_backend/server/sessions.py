@@ -82,7 +82,7 @@ class Sessions:
             sessions=len(sessions),
             uptime=time.monotonic() - self._started,
             pid=os.getpid(),
-            held=[_held(session) for session in sessions],
+            held=[_held_message(session) for session in sessions],
             bits=digests().bits,
             functions=digests().functions,
             plugins=[
@@ -217,7 +217,7 @@ def _check_place(session: ServerSession, body: pb.Open) -> None:
         )
 
 
-def _held(session: ServerSession) -> pb.Held:
+def _held_message(session: ServerSession) -> pb.Held:
     lease = session.lease
     limited = math.isfinite(lease.seconds)
     return pb.Held(

@@ -48,9 +48,9 @@ def encode(keys: npt.NDArray[np.int64]) -> bytes:
     parts = [keys[:1].astype("<i8").tobytes(), widths.tobytes()]
     if len(last):
         parts.append(_widths(last.max(keepdims=True)).tobytes())
-    parts += [_packed(blocks[widths == width], width) for width in np.unique(widths).tolist()]
+    parts += [_pack(blocks[widths == width], width) for width in np.unique(widths).tolist()]
     if len(last):
-        parts.append(_packed(last, parts[2][0]))
+        parts.append(_pack(last, parts[2][0]))
     return b"".join(parts)
 
 
@@ -126,7 +126,7 @@ def _widths(largest: Gaps) -> Bytes:
     return (np.searchsorted(_LIMITS, largest, side="right") + 1).astype(np.uint8)
 
 
-def _packed(numbers: Gaps, width: int) -> bytes:
+def _pack(numbers: Gaps, width: int) -> bytes:
     """The numbers in so many bytes each."""
     if width in (1, 2, 4, 8):
         return numbers.astype(f"<u{width}").tobytes()

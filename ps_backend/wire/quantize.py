@@ -163,14 +163,14 @@ def _as_integers(rows: Array, bits: np.random.Philox | None) -> list[Array]:
     own = scales.astype(rows.dtype)
     beyond = np.isinf(own * most.astype(rows.dtype))  # rounded up, where nothing is above
     scales[beyond] = np.nextafter(own[beyond], rows.dtype.type(0))
-    wide = _spread(scales, columns)
+    wide = _repeat_groups(scales, columns)
     ratios = np.divide(rows, wide, out=np.zeros_like(rows), where=wide > 0)
     if bits is None:
         whole = np.rint(ratios)
     else:
         drawn = bits.random_raw(-(-rows.size // 2)).view(np.uint32)[: rows.size]
         whole = np.floor(ratios + drawn.reshape(rows.shape) * rows.dtype.type(2.0**-32))
-    most = _spread(most, columns)
+    most = _repeat_groups(most, columns)
     whole = np.clip(whole, -most, most)
     if others is not None:
         whole[others] = np.where(np.isnan(rows), _NAN_8, np.copysign(_MOST_8, rows))[others]
@@ -178,6 +178,6 @@ def _as_integers(rows: Array, bits: np.random.Philox | None) -> list[Array]:
     return [scales, whole.astype(np.int8)]
 
 
-def _spread(groups: Array, columns: int) -> Array:
+def _repeat_groups(groups: Array, columns: int) -> Array:
     """What is said of groups of columns, for each column."""
     return np.repeat(groups, _GROUP, axis=1)[:, :columns] if groups.shape[1] > 1 else groups

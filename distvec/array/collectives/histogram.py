@@ -94,7 +94,7 @@ def _bins(x: Arithmetic, bins: Any, range: Any, *, weighted: bool) -> Bins:
     if np.ndim(bins) > 1:
         raise ValueError("`bins` must be 1d, when an array")
     if np.ndim(bins) == 1:
-        edges = np.asarray(_held(x, bins))
+        edges = np.asarray(_read_edges(x, bins))
         if np.any(edges[:-1] > edges[1:]):
             raise ValueError("`bins` must increase monotonically, when an array")
         return Bins(edges)
@@ -107,7 +107,7 @@ def _bins(x: Arithmetic, bins: Any, range: Any, *, weighted: bool) -> Bins:
     return _of_one_width(x, *_outer(x, range), count)
 
 
-def _held(x: Arithmetic, bins: Any) -> Any:
+def _read_edges(x: Arithmetic, bins: Any) -> Any:
     """Edges that are an array of ours, read."""
     if not isinstance(bins, Arithmetic):
         return bins
@@ -122,7 +122,7 @@ def _held(x: Arithmetic, bins: Any) -> Any:
 def _outer(x: Arithmetic, range: Any) -> tuple[Any, Any]:
     """Where the first bin begins and the last one ends."""
     if range is not None:
-        first, last = map(_known, range)
+        first, last = map(_evaluate_end, range)
         if first > last:
             raise ValueError("max must be larger than min in range parameter.")
         if not (np.isfinite(first) and np.isfinite(last)):
@@ -136,7 +136,7 @@ def _outer(x: Arithmetic, range: Any) -> tuple[Any, Any]:
     return (first - 0.5, last + 0.5) if first == last else (first, last)
 
 
-def _known(end: Any) -> Any:
+def _evaluate_end(end: Any) -> Any:
     """An end of a range: a lazy one is evaluated."""
     is_lazy = isinstance(end, Arithmetic)
     return end.session.evaluate_implicitly(end, "an end of a range") if is_lazy else end

@@ -188,7 +188,7 @@ def _median(name: str, x: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     count = _valid(table, along) if omits else table.shape[along]
     low, high = np.maximum((count - 1) // 2, 0), count // 2
     first, second, last = _elements(table, along, [low, high], omits)
-    middle = _mean_of_two(first, second, _shaped(low == high, along, first))
+    middle = _mean_of_two(first, second, _align_shape(low == high, along, first))
     result = _first(_or_nan(middle, last), along)
     return store(out, keep_axes(x, result, over, keeps), name, "unsafe")
 
@@ -210,13 +210,13 @@ def _quantiles(
     x = as_array(name, x).materialized()
     check_method(method)
     casting = "unsafe" if name.startswith("nan") else "same_kind"  # into out=, as NumPy's
-    fractions, axis = _checked(q, name), as_axis_tuple(axis)
+    fractions, axis = _check_fractions(q, name), as_axis_tuple(axis)
     over: Any = axis_of(x, name, axis)
     keeps = is_given(keepdims) and bool(keepdims)
     if keeps and fractions.ndim and x.ndim > 1:
         raise NotImplementedError(f"{name}: keepdims=True of several q has 3 axes; leave it out")
     if weights is not None:
-        result = _weighted(name, x, fractions, over, method, weights)
+        result = _weighted_quantile(name, x, fractions, over, method, weights)
         if not fractions.ndim:
             return store(out, keep_axes(x, result, over, keeps), name, casting)
         return store(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
@@ -236,7 +236,7 @@ def _quantiles(
     ranks = [found.first] if found.weight is None else [found.first, found.second]
     first, *second, last = _elements(table, along, ranks, omits)
     is_weak = type(q) in (int, float)  # then q does not decide on the dtype of the result
-    result = _between(first, second[0], found, along, is_weak) if second else first
+    result = _interpolate(first, second[0], found, along, is_weak) if second else first
     result = _or_nan(result, last)
     if not fractions.ndim:
         return store(out, keep_axes(x, _first(result, along), over, keeps), name, casting)
@@ -245,7 +245,9 @@ def _quantiles(
     return store(out, reshape(result, (-1, 1)) if keeps else result, name, casting)
 
 
-def _weighted(name: str, x: Any, fractions: Any, over: Any, method: str, weights: Any) -> Any:
+def _weighted_quantile(
+    name: str, x: Any, fractions: Any, over: Any, method: str, weights: Any
+) -> Any:
     """The first elements in order with which the sum of the weights reaches a fraction of it all.
 
     Source: ``numpy.quantile``, method ``inverted_cdf``.
@@ -289,7 +291,7 @@ def _last(x: Any, along: int) -> Any:
     return get_item(x, (slice(None),) * along + (slice(-1, None),))
 
 
-def _checked(q: Any, name: str) -> Any:
+def _check_fractions(q: Any, name: str) -> Any:
     """``q`` as fractions; errors as NumPy's."""
     is_percent = name.endswith("percentile")
     fractions = np.true_divide(q, 100, out=...) if is_percent else np.asanyarray(q)
@@ -301,14 +303,16 @@ def _checked(q: Any, name: str) -> Any:
     return fractions
 
 
-def _between(a: Any, b: Any, found: Place, along: int, is_weak: bool) -> Any:
+def _interpolate(a: Any, b: Any, found: Place, along: int, is_weak: bool) -> Any:
     """Between two elements; as NumPy, from the nearer one. Source: ``numpy.quantile``."""
     weight = found.weight
     rest, nearer_second = 1 - weight, weight >= 0.5
     if is_weak:
         dtype = a.dtype if a.dtype.kind == "f" else _FLOAT
         weight, rest = weight.astype(dtype), rest.astype(dtype)
-    weight, rest, nearer_second = (_shaped(one, along, a) for one in (weight, rest, nearer_second))
+    weight, rest, nearer_second = (
+        _align_shape(one, along, a) for one in (weight, rest, nearer_second)
+    )
     difference = b - a
     return where(nearer_second, b - difference * rest, a + difference * weight)
 
@@ -345,7 +349,7 @@ def _elements(x: Any, along: int, ranks: list[Any], omits: bool) -> list[Any]:
     return [*parts, get_item(found, (*before, slice(size, None))) if see_last else None]
 
 
-def _shaped(given: Any, along: int, beside: Any) -> Any:
+def _align_shape(given: Any, along: int, beside: Any) -> Any:
     """What was computed for ranks, in a shape that can stand ``beside`` the elements there."""
     if along == 0 and np.ndim(given) == 2 and beside.ndim == 1:
         return reshape(given, (-1,)) if not isinstance(given, np.ndarray) else given[:, 0]

@@ -114,7 +114,7 @@ def _cumulative(x: A, name: str, axis: Any, dtype: Any, include_initial: bool) -
             "For arrays which have more than one dimension ``axis`` argument is required."
         )
     axis = normalize_axis_index(0 if axis is None else operator.index(axis), x.ndim)
-    found = _running(x, SCANS[name], axis, dtype)
+    found = _scan(x, SCANS[name], axis, dtype)
     if not include_initial:
         return found
     extents = tuple(1 if k == axis else extent for k, extent in enumerate(found.shape))
@@ -136,9 +136,9 @@ def _flat_or_along(x: A, name: str, axis: Any, dtype: Any, out: Any) -> A:
 def _stored_running(x: A, scan: Scan, axis: Any, dtype: Any, out: Any) -> A:
     """Running results, in ``out=`` if that was given, whatever its dtype loses."""
     if out is None:
-        return _running(x, scan, axis, dtype)
+        return _scan(x, scan, axis, dtype)
     kind = accumulation_dtype(check_out(out, scan.name), x) if dtype is None else dtype
-    return store(out, _running(x, scan, axis, kind), scan.name, "unsafe")
+    return store(out, _scan(x, scan, axis, kind), scan.name, "unsafe")
 
 
 def _at_least_a_vector(x: A) -> A:
@@ -154,7 +154,7 @@ def _without_nan(x: A, instead: int) -> A:
     return elementwise(array, "where", gone, float(instead), array)
 
 
-def _running(x: A, scan: Scan, axis: Any, dtype: Any) -> A:
+def _scan(x: A, scan: Scan, axis: Any, dtype: Any) -> A:
     """Running results of ``x``, of rank 1 or 2, in ``dtype`` or the one that NumPy's have."""
     over = normalize_axis_index(operator.index(axis), x.ndim)
     kind = dtype_of(scan, x.dtype, dtype)
@@ -258,7 +258,7 @@ def reduceat(
         raise TypeError("cannot reduceat on a scalar")
     array = array.materialized()
     over = normalize_axis_index(operator.index(axis), array.ndim)
-    starts = _checked(ufunc, indices, array.shape[over])
+    starts = _check_indices(ufunc, indices, array.shape[over])
     kind = dtype_of(scan, array.dtype, dtype)
     shape = tuple(len(starts) if k == over else one for k, one in enumerate(array.shape))
     source = _cast_to(scan, array, kind)
@@ -281,7 +281,7 @@ def reduceat(
     return found
 
 
-def _checked(ufunc: np.ufunc, indices: Any, length: int) -> npt.NDArray[np.int64]:
+def _check_indices(ufunc: np.ufunc, indices: Any, length: int) -> npt.NDArray[np.int64]:
     if isinstance(indices, Arithmetic):
         raise TypeError(
             f"numpy.{ufunc.__name__}.reduceat: indices on the servers; pull them: indices.numpy()"

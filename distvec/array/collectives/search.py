@@ -37,7 +37,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     if np.ndim(a) != 1:
         raise ValueError("object of too small depth for desired array")
     if sorter is not None:
-        a = _reordered(session, a, sorter)
+        a = _apply_sorter(session, a, sorter)
     values = v if isinstance(v, Arithmetic) else np.asarray(v)
     table = a if isinstance(a, Arithmetic) else np.asarray(a)
     kind = check_dtype(np.result_type(table.dtype, values.dtype))
@@ -60,7 +60,7 @@ def read_table(a: Any) -> npt.NDArray[Any]:
     return found
 
 
-def _reordered(session: Any, a: Any, sorter: Any) -> Any:
+def _apply_sorter(session: Any, a: Any, sorter: Any) -> Any:
     if len(sorter) != len(a):
         raise ValueError("sorter.size must equal a.size")
     if isinstance(a, Arithmetic) or isinstance(sorter, Arithmetic):

@@ -33,7 +33,7 @@ def sort(x: Any, /, *, axis: Any = -1, descending: bool = False, stable: bool = 
 
     Two messages to each server along axis 0. -0.0 comes before 0.0.
     """
-    return _ordered(x, VALUES, axis, descending)
+    return _sort_along(x, VALUES, axis, descending)
 
 
 def argsort(x: Any, /, axis: Any = -1, *, descending: bool = False, stable: bool = True) -> Any:
@@ -41,7 +41,7 @@ def argsort(x: Any, /, axis: Any = -1, *, descending: bool = False, stable: bool
 
     Two messages to each server along axis 0.
     """
-    return _ordered(x, ORDER, axis, descending)
+    return _sort_along(x, ORDER, axis, descending)
 
 
 def sort_in_place(
@@ -112,7 +112,7 @@ def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[A
     x = x.materialized()
     if not _moves(x, axis):
         first = (slice(None),) * axis + (slice(count),)
-        found = (_ordered(x, number, axis, largest) for number in (VALUES, ORDER))
+        found = (_sort_along(x, number, axis, largest) for number in (VALUES, ORDER))
         return tuple(get_item(one, first) for one in found)
     if not count:
         shape = (0, *x.shape[1:])
@@ -144,7 +144,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
 
 
 @supports_column_split(unnamed=NotImplemented)
-def _ordered(x: Any, number: int, axis: Any, descending: bool) -> Any:
+def _sort_along(x: Any, number: int, axis: Any, descending: bool) -> Any:
     x = array_among(_NAMES[number], (x,)).materialized()
     if axis is None:
         x, axis = reshape(x, (-1,)), 0

@@ -101,7 +101,7 @@ def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDAr
             "elements as Python objects, for a function of the client that is called for each, as "
             "by numpy.vectorize; write it with NumPy's functions, or pull the values: x.numpy()"
         )
-    values = _transferred(x, "np.asarray()")
+    values = _transfer(x, "np.asarray()")
     return values if dtype is None else values.astype(dtype, copy=False)
 
 
@@ -110,10 +110,10 @@ def as_bytes(x: Handle) -> bytes:
 
     An implicit transfer. (``bytearray(x)`` goes by the elements: write ``bytearray(x.numpy())``.)
     """
-    return bytes(_transferred(x, "bytes()"))
+    return bytes(_transfer(x, "bytes()"))
 
 
-def _transferred(x: Handle, what: str) -> npt.NDArray[Any]:
+def _transfer(x: Handle, what: str) -> npt.NDArray[Any]:
     stored = stored_table(x)
     x.session.transfer_implicitly(stored.node, what, x.size)
     x.session.evaluate_implicitly(stored, what)
@@ -139,7 +139,7 @@ def dlpack(
             f"values are exported to the memory of this process, device {dlpack_device(x)}, "
             f"got dl_device={dl_device!r} and stream={stream!r}"
         )
-    return _transferred(x, "__dlpack__()").__dlpack__(max_version=max_version)
+    return _transfer(x, "__dlpack__()").__dlpack__(max_version=max_version)
 
 
 def dlpack_device(x: Handle) -> tuple[int, int]:

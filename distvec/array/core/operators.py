@@ -139,7 +139,7 @@ def _binary(name: str) -> Callable[[H, Any], H]:
     return operator
 
 
-def _reflected(name: str) -> Callable[[H, Any], H]:
+def _make_reflected(name: str) -> Callable[[H, Any], H]:
     """``other OP x``."""
 
     def operator(self: H, other: Any) -> H:
@@ -155,12 +155,12 @@ def _in_place(name: str) -> Callable[[H, Any], H]:
         if isinstance(other, Arithmetic) and other.is_split_by_columns:
             other = self.session.array(other)
         with self.write_lock:
-            return _updated(self, elementwise(self, name, self, other), name)
+            return _update(self, elementwise(self, name, self, other), name)
 
     return operator
 
 
-def _updated(x: H, result: H, name: str) -> H:
+def _update(x: H, result: H, name: str) -> H:
     """What ``x OP= other`` leaves in x; a scalar never changes, as in NumPy: the name moves on."""
     return x.assign(result, name) if x.ndim else result
 
@@ -180,25 +180,25 @@ class Arithmetic(Handle):
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # == is elementwise, as in NumPy
 
-    __add__, __radd__, __iadd__ = _binary("add"), _reflected("add"), _in_place("add")
-    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __add__, __radd__, __iadd__ = _binary("add"), _make_reflected("add"), _in_place("add")
+    __sub__, __rsub__ = _binary("subtract"), _make_reflected("subtract")
     __isub__ = _in_place("subtract")
-    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __mul__, __rmul__ = _binary("multiply"), _make_reflected("multiply")
     __imul__ = _in_place("multiply")
-    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __truediv__, __rtruediv__ = _binary("divide"), _make_reflected("divide")
     __itruediv__ = _in_place("divide")
-    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _make_reflected("floor_divide")
     __ifloordiv__ = _in_place("floor_divide")
-    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __mod__, __rmod__ = _binary("remainder"), _make_reflected("remainder")
     __imod__ = _in_place("remainder")
-    __rpow__ = _reflected("pow")
+    __rpow__ = _make_reflected("pow")
     __neg__, __pos__, __abs__ = _unary("negative"), _unary("positive"), _unary("abs")
     __invert__ = _unary("bitwise_invert")
-    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
-    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
-    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
-    __lshift__, __rlshift__ = _binary("bitwise_left_shift"), _reflected("bitwise_left_shift")
-    __rshift__, __rrshift__ = _binary("bitwise_right_shift"), _reflected("bitwise_right_shift")
+    __and__, __rand__ = _binary("bitwise_and"), _make_reflected("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or"), _make_reflected("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor"), _make_reflected("bitwise_xor")
+    __lshift__, __rlshift__ = _binary("bitwise_left_shift"), _make_reflected("bitwise_left_shift")
+    __rshift__, __rrshift__ = _binary("bitwise_right_shift"), _make_reflected("bitwise_right_shift")
     __iand__, __ior__ = _in_place("bitwise_and"), _in_place("bitwise_or")
     __ixor__ = _in_place("bitwise_xor")
     __ilshift__, __irshift__ = _in_place("bitwise_left_shift"), _in_place("bitwise_right_shift")
@@ -258,7 +258,7 @@ class Arithmetic(Handle):
     def __ipow__(self, exponent: Any) -> Self:
         with self.write_lock:
             result: Self = self**exponent
-            return _updated(self, result, "pow")
+            return _update(self, result, "pow")
 
     def __float__(self) -> float:
         return float(self.scalar("float()"))

@@ -112,7 +112,7 @@ def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
         return x.copy()
     if math.prod(wanted) != x.size:
         raise ValueError(f"cannot reshape array of size {x.size} into shape {wanted}")
-    return express(x, _reshaped, x, wanted)
+    return express(x, _reshape_node, x, wanted)
 
 
 def reshape_any(x: Any, shape: Any) -> Any:
@@ -132,7 +132,7 @@ def resolve_shape(x: Handle, shape: Any) -> tuple[int, ...]:
     return shape_of(extents)
 
 
-def _reshaped(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
+def _reshape_node(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
     own = node.type.shape
     if node.on_client:
         if node.is_scalar:

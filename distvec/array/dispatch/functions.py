@@ -150,7 +150,7 @@ def function(
     like: Handle, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What ``like.__array_function__`` returns. ``TypeError`` for what has no counterpart."""
-    ours = counterparts().get(func) or _making(func, like)
+    ours = counterparts().get(func) or _creation_function(func, like)
     if ours is None:
         raise TypeError(error_hints.missing_function(func))
     out = kwargs.pop("out", None)
@@ -166,7 +166,7 @@ def function(
     return store(out, result, func.__name__)
 
 
-def _making(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:
+def _creation_function(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:
     """What makes arrays beside ``like``, if NumPy's ``func`` makes some without taking any."""
     ours = sequences.making_functions().get(getattr(func, "_implementation", func))
     return None if ours is None else lambda *args, **given: ours(like, *args, **given)

@@ -65,7 +65,7 @@ def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
         _scatter(name, function, x, indices, values)
         return
     where = _integers(name, indices)
-    spread = [_spread(x, where, one) for one in values]
+    spread = [_broadcast_values(x, where, one) for one in values]
     if function not in (np.add, np.subtract):
         _on_client(function, x, as_indices(where.ravel(), len(x)), spread)
         return
@@ -93,7 +93,7 @@ def _scatter(name: str, function: Any, x: Arithmetic, indices: Any, values: Any)
         x.assign(scatter_now(x, function.__name__, indices, given))
 
 
-def _spread(x: Arithmetic, where: npt.NDArray[Any], values: Any) -> npt.NDArray[Any]:
+def _broadcast_values(x: Arithmetic, where: npt.NDArray[Any], values: Any) -> npt.NDArray[Any]:
     """``values`` for each index: a number, or a row of a table."""
     row = x.shape[1:]
     return np.broadcast_to(np.asarray(values), (*where.shape, *row)).reshape(-1, *row)

@@ -27,13 +27,13 @@ class Flat:
         return size
 
     def __getitem__(self, key: Any) -> Any:
-        found = get_item(self._vector(), _checked(key))
+        found = get_item(self._vector(), _check_key(key))
         return found.copy() if found.is_readonly_slice else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         with getattr(self.base, "table", self.base).write_lock:
             changed = self._vector().copy()
-            _set(changed, _checked(key), value)
+            _set(changed, _check_key(key), value)
             np.copyto(self.base, np.reshape(changed, self.base.shape))
 
     def __iter__(self) -> Iterator[Any]:
@@ -50,7 +50,7 @@ class Flat:
         return np.ravel(self.base)
 
 
-def _checked(key: Any) -> Any:
+def _check_key(key: Any) -> Any:
     """``key``, which makes no axes here. ``IndexError`` for one that would, as NumPy's."""
     if isinstance(key, tuple) and len(key) == 1:
         (key,) = key

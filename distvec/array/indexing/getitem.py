@@ -256,9 +256,9 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
     if all(isinstance(part, Take) for part in parts) and not all(map(_is_known_here, parts)):
         return _pairs_on_servers(x, *(part.indices for part in parts))  # type: ignore[union-attr]
     rows: Any = parts[0]
-    columns = _read(parts[1], x, 1)
+    columns = _read_indices(parts[1], x, 1)
     if isinstance(rows, Take):
-        rows = _read(rows, x, 0)
+        rows = _read_indices(rows, x, 0)
     elif isinstance(rows, Mask) and not isinstance(columns, At | Slice):
         rows = Take(_places(x, rows))
     if isinstance(columns, At):
@@ -287,7 +287,7 @@ def _places(x: Arithmetic, part: Mask) -> Any:
     return places.materialized()
 
 
-def _read(part: Part, x: Arithmetic, axis: int) -> Any:
+def _read_indices(part: Part, x: Arithmetic, axis: int) -> Any:
     """A mask or index array that columns are named by, as indices on the client.
 
     Those on the servers come to it: they are no more than a row has.

@@ -100,18 +100,20 @@ def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
     rows, chosen = parts[0], _columns(x, parts)
     width: Shape = x.shape[1:] if chosen is None else chosen.shape
     if not isinstance(rows, Mask):
-        new = _fitted(new, (*_extents(rows), *width))
+        new = _drop_unit_axes(new, (*_extents(rows), *width))
         is_row = not isinstance(rows, At) and new.ndim == len(width) == 1
     else:
         is_row = rows.mask.ndim == 1 and new.ndim == len(width) == 1
         if is_row and new.shape[0] not in (1, *width):
             raise ValueError(f"shape mismatch: values of shape {new.shape} for rows of {width}")
     if x.ndim > 1 and (is_row or isinstance(rows, At)):
-        new = _kept(x, new)
+        new = _keep_on_client(x, new)
     if chosen is not None:
         if not chosen.size:
             return
-        new = _widened(x, new, chosen, len(_extents(rows)) if not isinstance(rows, Mask) else 1)
+        new = _fill_columns(
+            x, new, chosen, len(_extents(rows)) if not isinstance(rows, Mask) else 1
+        )
     changed = _with_rows(x, rows, new)
     if chosen is not None:
         mask = np.zeros(x.shape[1], np.bool_)
@@ -124,7 +126,7 @@ def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
 def _assign_pairs(x: Arithmetic, rows: Any, columns: Any, new: Any) -> None:
     """Single elements of a table: those of its elements as one vector."""
     shape = np.broadcast_shapes(rows.shape, columns.shape)
-    new = _fitted(new, shape)
+    new = _drop_unit_axes(new, shape)
     if new.ndim:
         new = (
             np.broadcast_to(new, shape) if isinstance(new, np.ndarray) else broadcast_to(new, shape)
@@ -132,7 +134,7 @@ def _assign_pairs(x: Arithmetic, rows: Any, columns: Any, new: Any) -> None:
         new = reshape_any(new, (prod(shape),))
     elements = reshape(x, (x.size,))
     places = getitem.flat_places(x, rows, columns)
-    x.assign(reshape(_placed(elements, places, new), x.shape))
+    x.assign(reshape(_put_rows(elements, places, new), x.shape))
 
 
 # --- the values ---------------------------------------------------------------------------------
@@ -144,7 +146,7 @@ def _extents(rows: Part) -> Shape:
     return (rows.length,) if isinstance(rows, Slice) else ()
 
 
-def _fitted(new: Any, shape: Shape) -> Any:
+def _drop_unit_axes(new: Any, shape: Shape) -> Any:
     """``new`` without axes of length 1 that ``shape`` has not. ``ValueError`` if it fits not."""
     given = new.shape
     if given and not shape:
@@ -162,7 +164,7 @@ def _fitted(new: Any, shape: Shape) -> Any:
     return new if given == new.shape else reshape_any(new, given)
 
 
-def _kept(x: Arithmetic, new: Any) -> Any:
+def _keep_on_client(x: Arithmetic, new: Any) -> Any:
     """One row of values, which the client keeps, since it is the same for many rows."""
     kept = isinstance(new, np.ndarray) or new.node.on_client
     return new if kept else express(x, collect, new)
@@ -191,7 +193,7 @@ def _columns(x: Arithmetic, parts: Sequence[Part]) -> npt.NDArray[np.int64] | No
     return positions(found, x.shape[1], 1)
 
 
-def _widened(x: Arithmetic, new: Any, chosen: npt.NDArray[np.int64], axes: int) -> Any:
+def _fill_columns(x: Arithmetic, new: Any, chosen: npt.NDArray[np.int64], axes: int) -> Any:
     """Values for the ``chosen`` columns as such for all: whatever stands in the others.
 
     ``axes``: how many there are of rows.
@@ -219,7 +221,7 @@ def _with_rows(x: Arithmetic, rows: Part, new: Any) -> Any:
     if isinstance(rows, Mask):
         return _where(x, rows, new)
     if isinstance(rows, Take):
-        return _placed(x, rows.indices, new)
+        return _put_rows(x, rows.indices, new)
     span = Slice(rows.index, 1, 1) if isinstance(rows, At) else rows
     assert isinstance(span, Slice)
     if not span.length:
@@ -229,7 +231,7 @@ def _with_rows(x: Arithmetic, rows: Part, new: Any) -> Any:
     if new.ndim == x.ndim:
         is_few = isinstance(new, np.ndarray) and new.size <= _MOST_PLACED
         if (is_few or new.node.on_client) and not span.is_all(len(x)):
-            return _placed(x, np.arange(len(x))[span.key], new)
+            return _put_rows(x, np.arange(len(x))[span.key], new)
         new = getitem.spread_rows(
             broadcast_to(_on_servers(x, new), (span.length, *x.shape[1:])), span, x
         )
@@ -275,7 +277,7 @@ def _where(x: Arithmetic, rows: Mask, new: Any) -> Any:
     return elementwise(x, "where", _as_column(x, mask), _operand(x, new), x)
 
 
-def _placed(x: Arithmetic, indices: Any, new: Any) -> Any:
+def _put_rows(x: Arithmetic, indices: Any, new: Any) -> Any:
     """``x`` with ``new`` at ``indices``; of repeated ones the last stays."""
     if not indices.size:
         return x

@@ -86,10 +86,10 @@ def apply_on_host(function: Callable[..., Any], arrays: Sequence[Any], **keyword
         return make(like, "client.linalg", operands, type, params)
     type = client_type(check_dtype(found[0].dtype), (sum(one.size for one in found),))
     packed = make(like, "client.linalg", operands, type, params)
-    return host_eval.tuple_like(found, _unpacked(packed, found))
+    return host_eval.tuple_like(found, _unpack(packed, found))
 
 
-def _unpacked(packed: Any, found: Sequence[Any]) -> list[Any]:
+def _unpack(packed: Any, found: Sequence[Any]) -> list[Any]:
     """The results, of the shapes of ``found``, whose elements ``packed`` has after each other."""
     parts, start = [], 0
     for one in found:
@@ -396,14 +396,14 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     check_session(a.session, b, "lstsq")
     if len(b) != len(a):
         raise np.linalg.LinAlgError("Incompatible dimensions")
-    upper, kind = _beside(a, b)
+    upper, kind = _joint_triangle(a, b)
     parts = _of_triangle(numpy(upper), a.shape, _tolerance(a, tolerance))
     solution, residuals, values = (host_array(a, part.astype(kind)) for part in parts[:3])
     rank = host_array(a, np.asarray(parts[3], np.int32))
     return solution if b.ndim == 2 else solution[:, 0], residuals, rank, values
 
 
-def _beside(a: Any, b: Any) -> tuple[Any, np.dtype[Any]]:
+def _joint_triangle(a: Any, b: Any) -> tuple[Any, np.dtype[Any]]:
     """The triangle of the columns of both, and the dtype of what follows from it.
 
     Nobody holds these columns together when it is evaluated, so they are not stored.

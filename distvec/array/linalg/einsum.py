@@ -60,11 +60,11 @@ def einsum(
     arrays = [products.as_factor(like, one, "einsum") for one in given]
     if dtype is not None:
         arrays = [_cast(one, check_dtype(dtype), casting) for one in arrays]
-    inputs, output = _parsed(subscripts, [one.ndim for one in arrays])
+    inputs, output = _parse(subscripts, [one.ndim for one in arrays])
     terms = [_term(array, labels) for array, labels in zip(arrays, inputs, strict=True)]
     terms = _without_stretched(terms)
     split = next((t.labels[0] for t in terms if t.on_servers and t.labels), "")
-    result = _contracted(terms, split, output) if split else _on_client(terms, output)
+    result = _contract(terms, split, output) if split else _on_client(terms, output)
     # Sums of integers are wide until here; NumPy adds them up in their own dtype.
     return result.astype(np.result_type(*(term.array.dtype for term in terms)))
 
@@ -81,13 +81,13 @@ def _as_text(operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
             "einsum: takes subscripts and arrays, einsum('ij,j->i', T, v), or each array with a "
             "list of its labels, einsum(T, [0, 1], v, [1], [0])"
         )
-    inputs = ",".join(map(_spelled, operands[1::2]))
+    inputs = ",".join(map(_spell, operands[1::2]))
     if len(operands) % 2:
-        return f"{inputs}->{_spelled(operands[-1])}", operands[:-1:2]
+        return f"{inputs}->{_spell(operands[-1])}", operands[:-1:2]
     return inputs, operands[::2]
 
 
-def _spelled(labels: Any) -> str:
+def _spell(labels: Any) -> str:
     """The labels of an axis list: ascending ones in the order of the alphabet, as NumPy's."""
     letters = string.ascii_uppercase + string.ascii_lowercase
     numbers = [one if one is Ellipsis else operator.index(one) for one in labels]
@@ -96,7 +96,7 @@ def _spelled(labels: Any) -> str:
     return "".join("..." if one is Ellipsis else letters[one] for one in numbers)
 
 
-def _parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     """The labels of each operand and of the result; those of an ellipsis are other letters."""
     given, arrow, output = subscripts.partition("->")
     inputs = given.split(",")
@@ -174,12 +174,12 @@ def _without_stretched(terms: Sequence[_Term]) -> list[_Term]:
 # --- the sums -------------------------------------------------------------------------------------
 
 
-def _contracted(terms: Sequence[_Term], split: str, output: str) -> Any:
+def _contract(terms: Sequence[_Term], split: str, output: str) -> Any:
     """Combine what has the split label on the servers, with what else they need for it."""
     here = [_along(term, split) for term in terms if split in term.labels]
     space = next(term.array.space for term in here if term.on_servers)
-    here = [_spread(term, space) for term in here]
-    small = [_collected(term) for term in terms if split not in term.labels]
+    here = [_distribute(term, space) for term in here]
+    small = [_collect(term) for term in terms if split not in term.labels]
     columns = sorted({label for term in here for label in term.labels[1:]})
     if split not in output and len(columns) == 2:
         first, second = (_product([t for t in here if label in t.labels]) for label in columns)
@@ -222,13 +222,13 @@ def _along(term: _Term, split: str) -> _Term:
     return _Term(transpose(term.array), term.labels[::-1])
 
 
-def _spread(term: _Term, space: Any) -> _Term:
+def _distribute(term: _Term, space: Any) -> _Term:
     if term.on_servers:
         return term
     return _Term(express(term.array, build.put_on_servers, term.array, space), term.labels)
 
 
-def _collected(term: _Term) -> _Term:
+def _collect(term: _Term) -> _Term:
     return _Term(express(term.array, build.collect, term.array), term.labels)
 
 

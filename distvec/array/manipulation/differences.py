@@ -74,13 +74,13 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     array_among("ediff1d", (ary,))
     flat = reshape(ary, (ary.size,))
     inner = apply("subtract", part(flat, 0, 1, None), part(flat, 0, None, -1))
-    ends = [_fitting(flat, "to_begin", to_begin), _fitting(flat, "to_end", to_end)]
+    ends = [_cast_end(flat, "to_begin", to_begin), _cast_end(flat, "to_end", to_end)]
     if not any(end.size for end in ends):
         return inner
     return concatenate([ends[0], inner, ends[1]])
 
 
-def _fitting(flat: Any, name: str, values: Any) -> Any:
+def _cast_end(flat: Any, name: str, values: Any) -> Any:
     """What is given for an end, in the dtype of the differences; ``TypeError`` if it is not."""
     given: Any = values
     if not isinstance(values, Arithmetic):
@@ -98,7 +98,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     along = normalize_axis_index(axis, given.ndim)
     width = dx
     if x is not None:
-        places = _beside(given, along, x)
+        places = _align_coordinates(given, along, x)
         width = diff(places, axis=along if places.ndim == given.ndim else -1)
         if places.ndim < given.ndim and not along:
             width = reshape(width, (len(width), 1))
@@ -106,7 +106,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return sum(apply("divide", apply("multiply", width, both), 2.0), axis=along)
 
 
-def _beside(f: Any, axis: int, places: Any) -> Any:
+def _align_coordinates(f: Any, axis: int, places: Any) -> Any:
     """Coordinates as an array: those of the axis that is split over servers are put there."""
     if isinstance(places, Arithmetic) or (f.node.on_client and not isinstance(places, list)):
         return places
@@ -191,7 +191,7 @@ def _distances(f: Any, axis: int, given: Any) -> Any:
         apart = np.diff(places.astype(np.float64) if places.dtype.kind in "iu" else places)
         if (apart == apart[0]).all():
             return apart[0]
-        given = _beside(f, axis, places)
+        given = _align_coordinates(f, axis, places)
     if given.dtype.kind in "iu":
         given = given.astype(np.float64)
     apart = diff(given)
@@ -277,7 +277,7 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
     the servers comes to the client first.
     """
     long, short, _ = _by_length(*_vectors("convolve", a, v))
-    return _convolved(long, short, _mode(mode))
+    return _convolve(long, short, _mode(mode))
 
 
 def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
@@ -285,7 +285,7 @@ def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     if np.ndim(a) == 0 or np.ndim(v) == 0:
         raise ValueError("correlate: object of too small depth for desired array; take vectors")
     long, short, is_exchanged = _by_length(*_vectors("correlate", a, v))
-    found = _convolved(long, short[::-1], _mode(mode))
+    found = _convolve(long, short[::-1], _mode(mode))
     return part(found, 0, None, None, -1) if is_exchanged else found
 
 
@@ -311,7 +311,7 @@ def _by_length(a: Any, v: Any) -> tuple[Any, Any, bool]:
     return (v, a, True) if len(v) > len(a) else (a, v, False)
 
 
-def _convolved(x: Any, kernel: Any, mode: str) -> Any:
+def _convolve(x: Any, kernel: Any, mode: str) -> Any:
     """``sum(kernel[j] * x[i - j])``: of all places where something is, of as many as ``x`` has
     elements, or of those where all of the kernel is."""
     count, length = len(kernel), len(x)

@@ -143,13 +143,13 @@ def cross(
     columns = []
     for k in range(3):
         one, other = (k + 1) % 3, (k + 2) % 3
-        ahead = apply("multiply", _element(first, one), _element(second, other))
-        behind = apply("multiply", _element(first, other), _element(second, one))
+        ahead = apply("multiply", _take_element(first, one), _take_element(second, other))
+        behind = apply("multiply", _take_element(first, other), _take_element(second, one))
         columns.append(apply("subtract", ahead, behind))
     return np.stack(columns) if columns[0].ndim == 0 else concatenate(columns, axis=1)
 
 
-def _element(x: Any, k: int) -> Any:
+def _take_element(x: Any, k: int) -> Any:
     """One element of each vector: a number, or a column."""
     return x[k] if x.ndim == 1 else x[:, k : k + 1]
 

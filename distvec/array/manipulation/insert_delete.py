@@ -43,7 +43,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
         if obj.dtype == np.bool_:
             _check_mask(obj, length)
         return _without(arr, obj, along)
-    gone = _named(obj, length)
+    gone = _parse_indices(obj, length)
     if along or arr.node.on_client:
         return take_along_columns(arr, along, np.delete(np.arange(length), gone))
     if not len(gone):
@@ -56,7 +56,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     return get_item(arr, apply("logical_not", mask))
 
 
-def _named(obj: Any, length: int) -> npt.NDArray[np.int64]:
+def _parse_indices(obj: Any, length: int) -> npt.NDArray[np.int64]:
     """The indices that ``obj``, of the client, names of an axis; sorted, each once."""
     if isinstance(obj, slice):
         return np.sort(np.arange(length)[obj])
@@ -124,7 +124,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
         count = places.size
     before = np.repeat(places.ravel(), count if places.size == 1 else 1)
     shape = (*arr.shape[:along], count, *arr.shape[along + 1 :])
-    block = _stretched(arr, given, shape)
+    block = _stretch(arr, given, shape)
     if along or arr.node.on_client:
         both = concatenate([arr, block], axis=along)
         order = np.insert(np.arange(length), before, np.arange(length, length + count))
@@ -138,7 +138,7 @@ def _values(arr: Any, values: Any) -> Any:
     return np.asarray(values).astype(arr.dtype)
 
 
-def _stretched(arr: Any, given: Any, shape: tuple[int, ...]) -> Any:
+def _stretch(arr: Any, given: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(given, Arithmetic):
         return broadcast_to(given, shape)
     if given.size == 1 and not arr.node.on_client:

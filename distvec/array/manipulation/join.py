@@ -66,16 +66,18 @@ def concatenate_rows(like: Arithmetic, pieces: Sequence[Any], dtype: np.dtype[An
     Arrays of one shape of rows: on the servers, kept by the client, or NumPy's. Of those more than
     ``MOST_TRAVELLING`` elements are put on the servers at once.
     """
-    parts = [_on_servers(like, piece, dtype) for piece in _merged(like, pieces) if len(piece)]
+    parts = [
+        _on_servers(like, piece, dtype) for piece in _merge_host_pieces(like, pieces) if len(piece)
+    ]
     while len(parts) > MOST_INPUTS:
         groups = range(0, len(parts), MOST_INPUTS)
-        parts = [_joined(like, parts[first : first + MOST_INPUTS]) for first in groups]
+        parts = [_join_few(like, parts[first : first + MOST_INPUTS]) for first in groups]
     if not parts:
         return like.session.namespace.zeros((0, *pieces[0].shape[1:]), dtype=dtype)
-    return _joined(like, parts)
+    return _join_few(like, parts)
 
 
-def _merged(like: Arithmetic, pieces: Sequence[Any]) -> list[Any]:
+def _merge_host_pieces(like: Arithmetic, pieces: Sequence[Any]) -> list[Any]:
     """The same with neighbours that are NumPy's as one."""
     found: list[Any] = []
     for piece in pieces:
@@ -100,7 +102,7 @@ def _on_servers(like: Arithmetic, piece: Any, dtype: np.dtype[Any]) -> Any:
     return express(x, build.broadcast_to, row, array_type(DenseSpace(1), dtype, x.shape[1:]))
 
 
-def _joined(like: Arithmetic, parts: Sequence[Any]) -> Any:
+def _join_few(like: Arithmetic, parts: Sequence[Any]) -> Any:
     """At most ``MOST_INPUTS`` pieces, of one dtype, in a sweep."""
     ends = np.cumsum([len(part) for part in parts]).tolist()
     length = ends[-1]
@@ -154,7 +156,7 @@ def concatenate(
         return transpose(concatenate(tables, exchanged_axes(axis), dtype=dtype, casting=casting))
     if axis is None:
         given, axis = [_flat(one) for one in given], 0
-    along = _checked(given, axis)
+    along = _check_axis(given, axis)
     result = join_on_host("concatenate", given, along)
     if result is None:
         kind = np.result_type(*(one.dtype for one in given))
@@ -283,7 +285,7 @@ def as_joinable(name: str, arrays: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _checked(given: Sequence[Any], axis: Any) -> int:
+def _check_axis(given: Sequence[Any], axis: Any) -> int:
     """``axis`` as a number from 0. Errors as NumPy's for shapes that do not fit."""
     if any(one.ndim == 0 for one in given):
         raise ValueError("zero-dimensional arrays cannot be concatenated")

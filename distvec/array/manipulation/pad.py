@@ -110,7 +110,7 @@ def _along(x: Any, axis: int, before: int, after: int, mode: str, setting: Any) 
     elif mode in _MIRRORED and setting == "odd":
         pieces = _odd(x, axis, before, after, mode)
     elif mode in _MIRRORED:
-        return _mirrored(x, axis, before, after, mode)
+        return _mirror(x, axis, before, after, mode)
     elif mode == "linear_ramp":
         low, high = setting
         last = part(_ramp(x, axis, x.shape[axis] - 1, high, after), axis, None, None, -1)
@@ -144,10 +144,10 @@ def _edge(x: Any, axis: int, place: int, count: int) -> list[Any]:
         return [edge] * count
     if not axis:
         edge = reshape(get_item(x, place), _shape(x, axis, 1))
-    return [_repeated(edge, axis, count)]
+    return [_repeat_edge(edge, axis, count)]
 
 
-def _repeated(edge: Any, axis: int, count: int) -> Any:
+def _repeat_edge(edge: Any, axis: int, count: int) -> Any:
     """One row, or column, so many times."""
     if edge.node.on_client and not axis:
         edge = reshape(edge, edge.shape[1:])
@@ -162,7 +162,7 @@ def _rows_of(row: Any, count: int) -> Any:
 # --- what is in the array, in another order -------------------------------------------------------
 
 
-def _mirrored(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
+def _mirror(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
     length = x.shape[axis]
     if axis or x.node.on_client:
         places = np.pad(np.arange(length), (before, after), mode)  # type: ignore[call-overload]
@@ -258,6 +258,6 @@ def _statistics(
             return []
         found = function(part(x, axis, first, first + size), axis=axis, keepdims=True)  # type: ignore[operator]
         whole = np.round(found) if x.dtype.kind in "iu" else found
-        return [_repeated(whole.astype(x.dtype), axis, count)]
+        return [_repeat_edge(whole.astype(x.dtype), axis, count)]
 
     return [*value(0, low, before), x, *value(length - high, high, after)]

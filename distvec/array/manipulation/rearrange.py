@@ -74,7 +74,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """
     if axis is None:
         by = int(np.sum(np.asarray(shift)))
-        return _rolled_flat(a, by) if a.ndim == 2 and a.size else _rolled(a, 0, by)
+        return _rolled_flat(a, by) if a.ndim == 2 and a.size else _roll_axis(a, 0, by)
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     shifts, along = np.broadcast_arrays(np.asarray(shift), np.asarray(axes))
     if shifts.ndim > 1:
@@ -83,11 +83,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     for by, one in zip(shifts.ravel().tolist(), along.ravel().tolist(), strict=True):
         totals[one] += int(by)
     for one, total in enumerate(totals):
-        a = _rolled(a, one, total)
+        a = _roll_axis(a, one, total)
     return a
 
 
-def _rolled(a: Any, axis: int, by: int) -> Any:
+def _roll_axis(a: Any, axis: int, by: int) -> Any:
     length = a.shape[axis] if a.ndim else 1
     by = by % length if length else 0
     if not by:
@@ -100,10 +100,10 @@ def _rolled_flat(a: Any, by: int) -> Any:
     """A table rolled as a vector: some columns by so many rows, the others by one row more."""
     rows, columns = divmod(by % a.size, a.shape[1])
     if not columns:
-        return _rolled(a, 0, rows)
+        return _roll_axis(a, 0, rows)
     border = a.shape[1] - columns
-    last = _rolled(part(a, 1, border, None), 0, rows + 1)
-    first = _rolled(part(a, 1, None, border), 0, rows)
+    last = _roll_axis(part(a, 1, border, None), 0, rows + 1)
+    first = _roll_axis(part(a, 1, None, border), 0, rows)
     return concatenate((last, first), axis=1)
 
 

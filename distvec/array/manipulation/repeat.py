@@ -50,7 +50,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     along = normalize_axis_index(axis, a.ndim)
     if _is_long(repeats) and not along:
         return _by_counts(a, repeats)
-    times: Any = _known(repeats)
+    times: Any = _evaluate_counts(repeats)
     if a.node.on_client or along:
         return take_along_columns(a, along, np.repeat(np.arange(a.shape[along]), times))
     if times.ndim == 0 or times.size == 1:
@@ -67,7 +67,7 @@ def _is_long(repeats: Any) -> bool:
     return isinstance(repeats, Arithmetic) and not repeats.node.on_client and repeats.size != 1
 
 
-def _known(repeats: Any) -> npt.NDArray[Any]:
+def _evaluate_counts(repeats: Any) -> npt.NDArray[Any]:
     """The numbers of times, which may be an array of a session: an evaluation then."""
     if isinstance(repeats, Arithmetic):
         repeats.session.evaluate_implicitly(repeats, "a number of times")
@@ -75,7 +75,7 @@ def _known(repeats: Any) -> npt.NDArray[Any]:
 
 
 def _count(repeats: Any) -> int:
-    known = _known(repeats)
+    known = _evaluate_counts(repeats)
     times = operator.index((known.astype(np.int64) if known.dtype.kind == "b" else known)[()])
     if times < 0:
         raise ValueError("repeats may not contain negative values.")

@@ -129,7 +129,7 @@ _PRODUCT: dict[str, Rule] = {
 PRODUCT_RULES = MappingProxyType(_PRODUCT)
 
 
-def _reshaped(step: Step, number: int) -> Adjoint:
+def _reshape_adjoint(step: Step, number: int) -> Adjoint:
     return step.adjoint if step.is_number else reshape(step.whole(), step.arg(0).shape)
 
 
@@ -242,8 +242,8 @@ def _backwards_in_rows(step: Step, x: Any, type: NodeType) -> Any:
 
 
 _ROW: dict[str, Rule] = {
-    "as_column": _reshaped,
-    "as_vector": _reshaped,
+    "as_column": _reshape_adjoint,
+    "as_vector": _reshape_adjoint,
     "broadcast": _broadcast,
     "column": _column,
     "columns": _columns,

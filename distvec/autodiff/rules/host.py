@@ -48,7 +48,7 @@ def _item(step: Step, number: int) -> Adjoint:
     return step.on_client("client.reshape", [found], shape, shape)
 
 
-def _put(step: Step, number: int) -> Adjoint:
+def _put_adjoint(step: Step, number: int) -> Adjoint:
     x, given = step.node.args
     whole = step.whole()
     if number == 0:
@@ -63,7 +63,11 @@ def _stack(step: Step, number: int) -> Adjoint:
     (axis,) = step.params
     key: list[Any] = [slice(None)] * len(step.node.type.shape)
     key[axis] = number
-    return step.adjoint if step.is_number else _named(step, key, step.node.args[number].type.shape)
+    return (
+        step.adjoint
+        if step.is_number
+        else _evaluate_named(step, key, step.node.args[number].type.shape)
+    )
 
 
 def _concatenate(step: Step, number: int) -> Adjoint:
@@ -74,10 +78,10 @@ def _concatenate(step: Step, number: int) -> Adjoint:
     first = sum(extents[:number])
     key: list[Any] = [slice(None)] * len(step.node.type.shape)
     key[axis] = slice(first, first + extents[number])
-    return _named(step, key, step.node.args[number].type.shape)
+    return _evaluate_named(step, key, step.node.args[number].type.shape)
 
 
-def _named(step: Step, key: list[Any], shape: tuple[int, ...]) -> Any:
+def _evaluate_named(step: Step, key: list[Any], shape: tuple[int, ...]) -> Any:
     return step.on_client("client.item", [step.whole()], shape, [encode_key(one) for one in key])
 
 
@@ -95,7 +99,7 @@ def _reduceat(step: Step, number: int) -> Adjoint:
         raise NotDifferentiable(f"{name}.reduceat with these indices has no derivative here")
     shape = step.node.args[0].type.shape
     part = np.searchsorted(starts, np.arange(shape[0]), side="right") - 1
-    return step.adjoint if step.is_number else _named(step, [part], shape)
+    return step.adjoint if step.is_number else _evaluate_named(step, [part], shape)
 
 
 _HOST: dict[str, Rule] = {
@@ -103,7 +107,7 @@ _HOST: dict[str, Rule] = {
     "client.transpose": _transpose,
     "client.broadcast": _broadcast,
     "client.item": _item,
-    "client.put": _put,
+    "client.put": _put_adjoint,
     "client.stack": _stack,
     "client.concatenate": _concatenate,
     "client.accumulate": _accumulate,

@@ -66,7 +66,7 @@ def _view(step: Step, number: int) -> Adjoint:
     return np.where(here, found, 0.0)
 
 
-def _spread(step: Step, number: int) -> Adjoint:
+def _spread_adjoint(step: Step, number: int) -> Adjoint:
     """The elements elsewhere are nobody's."""
     if step.is_number:
         return step.adjoint
@@ -137,7 +137,7 @@ def _slots(step: Step, number: int) -> Adjoint:
 
 _INDEX: dict[str, Rule] = {
     VIEW: _view,
-    SPREAD: _spread,
+    SPREAD: _spread_adjoint,
     GATHER: _gather,
     "take": _take,
     "place": _place,

@@ -347,7 +347,7 @@ def serve_registry(
 
         def answer(question: dict[str, Any]) -> dict[str, Any]:
             if "locate" in question:
-                return _located(directory, int(question["locate"]))
+                return _locate(directory, int(question["locate"]))
             if "certify" in question and authority is not None:
                 return {"certificate": authority.sign(str(question["certify"]))}
             if registry is None:
@@ -380,7 +380,7 @@ def serve_messages(
     return MessageServer(conversation, host, bind, key, silence=silence, identity=identity)
 
 
-def _located(directory: ServerDirectory, server: int) -> dict[str, Any]:
+def _locate(directory: ServerDirectory, server: int) -> dict[str, Any]:
     try:
         location = directory.locate(server)
     except ServerLost as error:

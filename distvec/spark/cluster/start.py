@@ -102,10 +102,11 @@ class Options:
         asked = {"memory": memory, "cores": cores, "resource_profile": resource_profile}
         for name, value in asked.items():
             have = getattr(self, name)
-            if value is not None and _meaning(value) != _meaning(have):
+            if value is not None and _normalize(value) != _normalize(have):
                 raise ValueError(
-                    f"{name}={_shown(value)}, but a PSContext with {name}={_shown(have)} is "
-                    f"running; call stop() on it first, or leave {name} out to use it"
+                    f"{name}={_format_option(value)}, but a PSContext with "
+                    f"{name}={_format_option(have)} is running; call stop() on it first, or "
+                    f"leave {name} out to use it"
                 )
 
     def refuse_other_extensions(self, asked: Extensions) -> None:
@@ -118,7 +119,7 @@ class Options:
             )
 
 
-def _meaning(option: int | str | ResourceProfile | None) -> object:
+def _normalize(option: int | str | ResourceProfile | None) -> object:
     """What two equal options have in common: "2g" is 2 GiB, and profiles are what they require."""
     if isinstance(option, str):
         return parse_size(option)
@@ -132,8 +133,8 @@ def _meaning(option: int | str | ResourceProfile | None) -> object:
     return option
 
 
-def _shown(option: int | str | ResourceProfile | None) -> str:
-    return str(_meaning(option)) if isinstance(option, ResourceProfile) else repr(option)
+def _format_option(option: int | str | ResourceProfile | None) -> str:
+    return str(_normalize(option)) if isinstance(option, ResourceProfile) else repr(option)
 
 
 def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServers, Client]:

@@ -178,7 +178,7 @@ class Dataset:
             raise ValueError("the data was closed; make a new objective from the DataFrame")
         if has_stopped(self.spark.sparkContext):
             raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
-        number = _as_numbered if self._together else _numbered
+        number = _as_numbered if self._together else _number_partitions
         return self._rdd.mapPartitionsWithIndex(functools.partial(number, self._digests))
 
     def retry_missing(self, attempt: Callable[[], T]) -> T:
@@ -254,7 +254,7 @@ class Dataset:
         self._together = self._grouped_by > 0 and not self._is_local
         rdd: RDD[Any] = self._source.rdd
         if self._together:
-            numbered = rdd.mapPartitionsWithIndex(functools.partial(_numbered, None))
+            numbered = rdd.mapPartitionsWithIndex(functools.partial(_number_partitions, None))
             rdd = numbered.coalesce(self._grouped_by)
         self._rdd = rdd.persist(StorageLevel.MEMORY_AND_DISK)
         known = collect(self.check_usable())
@@ -340,7 +340,7 @@ def _on_blocks(
                 yield one.partition, _Missing(one.path)
 
 
-def _numbered(
+def _number_partitions(
     digests: list[int] | None, partition: int, rows: Iterable[Any]
 ) -> Iterator[Descriptor]:
     """Descriptors with their partition's number: one built again in a group has its task's.
@@ -355,7 +355,7 @@ def _numbered(
 def _as_numbered(
     digests: list[int] | None, _: int, rows: Iterable[Descriptor]
 ) -> Iterator[Descriptor]:
-    """As ``_numbered``, of descriptors that have the numbers of their partitions."""
+    """As ``_number_partitions``, of descriptors that have the numbers of their partitions."""
     for descriptor in rows:
         changed = digests is not None and descriptor.digest != digests[descriptor.partition]
         yield descriptor._replace(path=_CHANGED, rows=1) if changed else descriptor

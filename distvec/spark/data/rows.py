@@ -88,12 +88,12 @@ def keyed_rows(batch: pa.RecordBatch, names: Sequence[str], values: str | None) 
     first = batch.column(names[0])
     if len(names) > 1 or not (pa.types.is_list(first.type) or pa.types.is_large_list(first.type)):
         return _keys_of_columns(batch, names)
-    lengths, flat = _flattened(first, names[0])
+    lengths, flat = _flatten(first, names[0])
     is_number = pa.types.is_integer(flat.type)
     keys = _int64(flat) if is_number else hash_texts(flat.cast(pa.string()).to_pylist())
     if values is None:
         return KeyedRows(lengths, keys, np.ones(keys.size))
-    counts, numbers = _flattened(batch.column(values), values)
+    counts, numbers = _flatten(batch.column(values), values)
     other = np.flatnonzero(counts != lengths)
     if other.size:
         reason = f"rows have other numbers of {values} than of {names[0]}; give one a key"
@@ -111,7 +111,7 @@ def _keys_of_columns(batch: pa.RecordBatch, names: Sequence[str]) -> KeyedRows:
     return KeyedRows(np.full(batch.num_rows, len(names)), keys.ravel(), np.ones(keys.size))
 
 
-def _flattened(lists: pa.Array, name: str) -> tuple[Ints, pa.Array]:
+def _flatten(lists: pa.Array, name: str) -> tuple[Ints, pa.Array]:
     """The lengths of lists, and what is in them."""
     reason = f"the column {name} has nulls; drop such rows: data.dropna()"
     _refuse_null(lists, reason)
@@ -193,12 +193,12 @@ def _refuse_null_elements(flat: pa.Array, lengths: Ints, names: Sequence[str]) -
     if flat.null_count:
         position = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
         row = _row_of(position, lengths)
-        feature = _named(position - int(lengths[:row].sum()), names)
+        feature = _feature_name(position - int(lengths[:row].sum()), names)
         how = ": data.dropna(), data.fillna(0.0)" if names else " before they are put together"
         raise BadRow(row, f"{feature} is null; drop such rows, or fill them{how}")
 
 
-def _named(feature: int, names: Sequence[str]) -> str:
+def _feature_name(feature: int, names: Sequence[str]) -> str:
     return f"feature {feature}" + (f", the column {names[feature]!r}," if names else "")
 
 
@@ -224,7 +224,7 @@ def _refuse_not_finite(
     bad = ~np.isfinite(numbers)
     if bad.any():
         position = int(np.argmax(bad))
-        feature, value = _named(int(coordinates[position]), names), numbers[position]
+        feature, value = _feature_name(int(coordinates[position]), names), numbers[position]
         how = "such rows, or fill them (pyspark.ml.feature.Imputer)"
         reason = f"{feature} is {value}; features are finite: drop {how}"
         raise BadRow(_row_of(position, lengths), reason)
@@ -256,7 +256,7 @@ def row_digests(rows: SparseRows, *columns: npt.NDArray[Any]) -> Digests:
         starts = np.cumsum(rows.lengths) - rows.lengths
         found[filled] = np.add.reduceat(elements, starts[filled])
     for column in columns:
-        found = _mixed(found * _GOLDEN + _bits(column))
+        found = _mix(found * _GOLDEN + _bits(column))
     return found
 
 
@@ -265,7 +265,7 @@ def _bits(values: npt.NDArray[Any]) -> Digests:
     return np.ascontiguousarray(values).view(np.uint64)
 
 
-def _mixed(numbers: Digests) -> Digests:
+def _mix(numbers: Digests) -> Digests:
     """A bijection in which each bit of a number depends on all; overwrites its argument."""
     for shift, factor in ((30, _FIRST), (27, _SECOND)):
         numbers ^= numbers >> np.uint64(shift)

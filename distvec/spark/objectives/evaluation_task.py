@@ -285,10 +285,10 @@ def _decode_request(question: bytes) -> Evaluation:
     said = json.loads(question)
     coordinates, part = said.get("coordinates"), said.get("part")
     return Evaluation(
-        tuple(map(_stored, said["parameters"])),
+        tuple(map(_as_stored, said["parameters"])),
         said["asked"],
-        tuple(map(_stored, said.get("directions", ()))),
-        coordinates and _stored(coordinates),
+        tuple(map(_as_stored, said.get("directions", ()))),
+        coordinates and _as_stored(coordinates),
         part and Part(*part),
         said.get("round", ""),
         dict(said.get("told", ())),
@@ -299,7 +299,7 @@ def _plain(array: StoredArray) -> tuple[int, Any]:
     return array.buffer, array.type.plain
 
 
-def _stored(plain: Sequence[Any]) -> StoredArray:
+def _as_stored(plain: Sequence[Any]) -> StoredArray:
     return StoredArray(plain[0], ArrayType.from_plain(plain[1]))
 
 

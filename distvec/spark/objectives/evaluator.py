@@ -290,7 +290,9 @@ class Evaluator:
     ) -> LossSums:
         """Of the loss at ``arrays``, which are evaluated first; ``kept``: the coordinates that
         their spaces consist of, or None. Costs a Spark job and a message, or the message alone."""
-        return self.data.retry_missing(lambda: self._sums(_evaluated(self.ps, *arrays), kept, part))
+        return self.data.retry_missing(
+            lambda: self._sums(_evaluate_all(self.ps, *arrays), kept, part)
+        )
 
     def products(
         self, arrays: Sequence[DistArray], directions: Sequence[DistArray], kept: DistArray | None
@@ -298,10 +300,10 @@ class Evaluator:
         """The Hessian of the sum at ``arrays`` times ``directions``. Costs as ``sums``."""
 
         def attempt() -> LossSums:
-            held = _evaluated(self.ps, *arrays, *directions)
+            held = _evaluate_all(self.ps, *arrays, *directions)
             count = len(arrays)
             request = self._request(held[:count], kept, asked=PRODUCTS)
-            request = replace(request, directions=_stored(held[count:]))
+            request = replace(request, directions=_as_stored(held[count:]))
             return self._found(self._run_phases(request))
 
         return self.data.retry_missing(attempt)
@@ -327,7 +329,7 @@ class Evaluator:
         part: Part | None = None,
     ) -> Evaluation:
         coordinates = None if kept is None else StoredArray(kept.buffer_id, kept.type)
-        return Evaluation(_stored(held), asked, coordinates=coordinates, part=part)
+        return Evaluation(_as_stored(held), asked, coordinates=coordinates, part=part)
 
     def _run_phases(self, request: Evaluation) -> Evaluation:
         """With what each partition is told, by phase: an evaluation without gradients each."""
@@ -388,13 +390,13 @@ class Evaluator:
         return buffers
 
 
-def _evaluated(ps: PSContext, *arrays: DistArray) -> list[DistArray]:
+def _evaluate_all(ps: PSContext, *arrays: DistArray) -> list[DistArray]:
     """Evaluated, in common messages; as long as tasks read them, whatever becomes of ``arrays``."""
     ps.evaluate(*arrays)
     return [array.copy() for array in arrays]
 
 
-def _stored(arrays: Sequence[DistArray]) -> tuple[StoredArray, ...]:
+def _as_stored(arrays: Sequence[DistArray]) -> tuple[StoredArray, ...]:
     return tuple(StoredArray(array.buffer_id, array.type) for array in arrays)
 
 

@@ -190,7 +190,7 @@ class Model(models.Model):
     def _of(self, what: str, data: Any, output: str, features: str | Sequence[str] | None) -> Any:
         if not isinstance(data, DataFrame):
             return self._says(what, data)
-        return _scored(self, what, data, output, features)
+        return _add_scores(self, what, data, output, features)
 
 
 def scores(
@@ -213,7 +213,7 @@ def scores(
     model = model_of(weights, loss, intercept)
     if not isinstance(weights, models.Model) and model.is_local:
         raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
-    return _scored(model, SCORES, df, output, features)
+    return _add_scores(model, SCORES, df, output, features)
 
 
 def mllib_model(
@@ -243,7 +243,7 @@ def model_of(weights: Any, loss: Loss | None, intercept: bool | None) -> Model:
         known = weights
     else:
         bare = Logistic() if loss is None else loss
-        known = _fitted(weights) or Model(weights, loss=bare, intercept=bool(intercept))
+        known = _model_of(weights) or Model(weights, loss=bare, intercept=bool(intercept))
     if loss is not None and type(loss) is not type(known.loss):
         raise ValueError(f"loss={loss}: the weights are of {known.loss}; leave loss= out")
     if intercept is not None and bool(intercept) != known.has_intercept:
@@ -261,7 +261,7 @@ def as_spark(model: models.Model) -> Model:
     return made
 
 
-def _fitted(weights: Any) -> Model | None:
+def _model_of(weights: Any) -> Model | None:
     """What is known of parameters that an objective has seen."""
     some = weights
     if hasattr(weights, "values") and hasattr(weights, "keys"):
@@ -273,7 +273,7 @@ def _fitted(weights: Any) -> Model | None:
     return None if make is None else make(weights)
 
 
-def _scored(
+def _add_scores(
     model: models.Model,
     what: str,
     df: DataFrame,

@@ -89,7 +89,7 @@ def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.
         columns, is_known = _places(client, arrays.coordinates, columns)
         matrix = matrix if is_known.all() else matrix[:, is_known]
     pulled = tuple(
-        _pulled(client, array, columns, intercept=request.extra(one))
+        _pull(client, array, columns, intercept=request.extra(one))
         for one, array in zip(request.loss.parameters, arrays.parameters, strict=True)
     )
     unlabelled = Rows(matrix, np.zeros(len(batch)))
@@ -108,7 +108,7 @@ def _places(
     return places[is_known], is_known
 
 
-def _pulled(client: Client | None, array: Any, columns: Ints, *, intercept: bool) -> Values:
+def _pull(client: Client | None, array: Any, columns: Ints, *, intercept: bool) -> Values:
     """The rows of a parameter for ``columns``, and the intercept's."""
     length = len(array) if client is None else array.type.space.length
     coordinates = np.append(columns, length - 1) if intercept else columns

@@ -168,8 +168,8 @@ def merge(runs: Sequence[SortedRun], new: Callable[[str, int], SortedRun]) -> It
         spare = new("spare", length) if len(runs) > 2 else runs[0].part(0, 0)
         other = new("other", length) if len(runs) > 4 else spare
         half, middle = _halves(runs)
-        first = _merged(runs[:half], spare.part(0, middle), other.part(0, middle))
-        second = _merged(runs[half:], spare.part(middle, length), other.part(middle, length))
+        first = _merge(runs[:half], spare.part(0, middle), other.part(0, middle))
+        second = _merge(runs[half:], spare.part(middle, length), other.part(middle, length))
         block = new("block", min(length, _BLOCK))
         for low, high, i, i_end in _cuts(first, second):
             target = block.part(0, high - low)
@@ -183,14 +183,14 @@ def _halves(runs: Sequence[SortedRun]) -> tuple[int, int]:
     return half, sum(len(run.keys) for run in runs[:half])
 
 
-def _merged(runs: Sequence[SortedRun], target: SortedRun, spare: SortedRun) -> SortedRun:
+def _merge(runs: Sequence[SortedRun], target: SortedRun, spare: SortedRun) -> SortedRun:
     """The runs merged, in ``target`` if they are several; ``spare`` is for three and more."""
     if len(runs) == 1:
         return runs[0]
     half, middle = _halves(runs)
     length = len(target.keys)
-    first = _merged(runs[:half], spare.part(0, middle), target.part(0, middle))
-    second = _merged(runs[half:], spare.part(middle, length), target.part(middle, length))
+    first = _merge(runs[:half], spare.part(0, middle), target.part(0, middle))
+    second = _merge(runs[half:], spare.part(middle, length), target.part(middle, length))
     _merge_two(first, second, target)
     return target
 

@@ -115,7 +115,7 @@ def load(source: str) -> Callable[..., None]:
             linear_loops()
         if "distvec_tiles" in source:
             tile_loop()
-        _loaded[place] = _imported(_name_of(source), source).kernel
+        _loaded[place] = _import_source(_name_of(source), source).kernel
     return _loaded[place]
 
 
@@ -159,34 +159,34 @@ def scalar_functions() -> Any:
     There its machine code is renewed with that of the kernels when any helper changes, and can be
     kept even where the package itself cannot be written to.
     """
-    return _imported("scalar_math", _text_of("compiled/scalar_math"))
+    return _import_source("scalar_math", _text_of("compiled/scalar_math"))
 
 
 @cache
 def linear_loops() -> Any:
     """The module ``linear.py``, likewise."""
     scalar_functions()
-    return _imported("linear", _text_of("compiled/linear"))
+    return _import_source("linear", _text_of("compiled/linear"))
 
 
 @cache
 def tile_loop() -> Any:
     """The function ``run_tiles`` of ``tile_interpreter``, likewise; it has been run, on nothing."""
     scalar_functions()
-    function = _imported("tiles", _text_of("compiled/tile_interpreter")).run_tiles
+    function = _import_source("tiles", _text_of("compiled/tile_interpreter")).run_tiles
     tables = [np.empty((0, columns), np.int64) for columns in (5, 3, 7)]
     function(*tables, np.empty((0, 0)), 0, 0, 0, 1, 1, 0)  # this compiles
     return function
 
 
-def _imported(name: str, source: str) -> Any:
+def _import_source(name: str, source: str) -> Any:
     """The module of ``source``, imported from the cache folder after writing it there if new.
 
     Without a folder it is compiled in memory, for this process alone.
     """
     folder = cache_folder(_tag())
     if folder is None:
-        return _executed(name, source.replace("cache=True", "cache=False"))
+        return _execute_source(name, source.replace("cache=True", "cache=False"))
     path = folder / f"{name}.py"
     if not path.exists():
         # Servers on one machine share the folder: whoever renames last wins, with the same text.
@@ -204,7 +204,7 @@ def _imported(name: str, source: str) -> Any:
     return module
 
 
-def _executed(name: str, source: str) -> Any:
+def _execute_source(name: str, source: str) -> Any:
     module = ModuleType(f"distvec_{name}")
     sys.modules[module.__name__] = module
     exec(compile(source, f"<{name}>", "exec"), module.__dict__)

@@ -96,7 +96,7 @@ def prepare(
     for number, type in zip(call.inputs, call.types.inputs, strict=True):
         part = _part(session, type)
         is_here = session.index in type.space.holders(session.servers)
-        inputs.append(store.get(number, part, visible) if is_here else _nothing(part, store.new))
+        inputs.append(store.get(number, part, visible) if is_here else _empty_part(part, store.new))
     if call.phase:
         workspace = store.workspace(call.workspace)
     else:
@@ -115,7 +115,7 @@ def prepare(
     return ReadyPhase(call, inputs, buffers, workspace)
 
 
-def _nothing(part: Part, new: Callable[..., list[Buffer]]) -> Buffer:
+def _empty_part(part: Part, new: Callable[..., list[Buffer]]) -> Buffer:
     """What a server has of an array of which it holds no slot."""
     (empty,) = new([part], "nothing")
     return empty

@@ -73,7 +73,7 @@ def _results(scan: Scan, phase: Phase) -> None:
     """Second phase of a scan."""
     this, (x,), (y,) = _Scanning(scan, phase), phase.inputs, phase.outputs.values()
     names = {"totals": this.wide} | ({"exponents": _INT} if this.is_product else {})
-    found = _fetched(phase, this.space, this.width, names)
+    found = _fetch_rows(phase, this.space, this.width, names)
     if this.is_product:
         carries = running.scaled_recurrence(this.start, (found["totals"], found["exponents"]), None)
     else:
@@ -137,7 +137,7 @@ def _recurrence(phase: Phase) -> None:
     names: dict[str, np.dtype[Any]] = {"ends": _FLOAT}
     if not this.is_constant:
         names |= {"fractions": _FLOAT, "exponents": _INT}
-    found = _fetched(phase, this.space, this.width, names)
+    found = _fetch_rows(phase, this.space, this.width, names)
     if this.is_constant:  # all blocks but the last are as long as each other
         row = np.broadcast_to(this.a[0], (1, this.width))
         factors = running.scaled_power(row, this.space.block_size)
@@ -160,7 +160,7 @@ def _first_block(phase: Phase, space: Space) -> int:
     return phase.range_of(space)[0] // space.block_size
 
 
-def _fetched(
+def _fetch_rows(
     phase: Phase, space: Space, width: int, names: dict[str, np.dtype[Any]]
 ) -> dict[str, Array]:
     """Rows that the first phase left for the blocks up to the last one here, in order."""

@@ -78,7 +78,7 @@ def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         raise ValueError("rows go into a file that begins with something: head= says with what")
     for offset in body.offsets:
         check("offset", offset, len(body.head), _MOST_OFFSET)
-    found = _kept(session, request.client, body.pin) if body.pin else {}
+    found = _kept_buffers(session, request.client, body.pin) if body.pin else {}
     copies = _kept_rows(session, request.client, body.pin) if body.pin else {}
     rows = []
     for array, name in zip(body.arrays, body.names, strict=True):
@@ -87,7 +87,7 @@ def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         values = copy.of(part) if copy else session.store.get(array.buffer, part, found).array
         unit, width = unit_of(part.type.space), part.type.width * part.type.dtype.itemsize
         rows.append(Rows(name, np.ascontiguousarray(values), part.low, unit, width))
-    with _named(session, f"{body.store}: {body.file}"):
+    with _name_failures(session, f"{body.store}: {body.file}"):
         store = session.host.open_store(body.store)
         if body.offsets:
             pieces = write_into(store, body.file, rows, body.offsets, body.head)
@@ -118,7 +118,7 @@ def read_saved(session: ServerSession, saved: pb.Saved, part: Part, into: Buffer
     """Read this server's rows of what was saved, and check them."""
     pieces: list[FileRange] = [decode_piece(piece) for piece in saved.pieces]
     width = part.type.width * part.type.dtype.itemsize
-    with _named(session, saved.store):
+    with _name_failures(session, saved.store):
         target = bytes_of(into.array)
         stored = session.host.open_store(saved.store)
         read_rows(stored, pieces, width, part.low, target, f"array {saved.array.buffer}")
@@ -154,7 +154,7 @@ def _write_new(
     return pieces
 
 
-def _kept(session: ServerSession, client: str, name: str) -> Mapping[int, Buffer]:
+def _kept_buffers(session: ServerSession, client: str, name: str) -> Mapping[int, Buffer]:
     kept = session.store.pins.get(session.pin_name(client, name))
     if kept is None:
         raise GoneBefore(f"nothing is kept under {name!r} here: the server was restarted meanwhile")
@@ -167,7 +167,7 @@ def _kept_rows(session: ServerSession, client: str, name: str) -> dict[int, Snap
 
 
 @contextmanager
-def _named(session: ServerSession, what: str) -> Iterator[None]:
+def _name_failures(session: ServerSession, what: str) -> Iterator[None]:
     """Say which server failed at which file."""
     try:
         yield

@@ -230,14 +230,14 @@ def restore_keys(session: ServerSession, request: pb.Request, _: Payload) -> Res
         made.add_array(array.array, new_rows(array))
     most, made.most_bytes = made.most_bytes, 0  # it had room for them before
     with made.lock:
-        adopt(session, made, _loaded(session, body.keys).array)
+        adopt(session, made, _load_rows(session, body.keys).array)
         for array, one in zip(body.arrays, body.rows, strict=True):
             (rows,) = made.rows_of([array.array])
-            loaded = _loaded(session, one)
+            loaded = _load_rows(session, one)
             verify_part(made, loaded.part, rows.type)
             rows.store.copy_from(loaded.array)
         if made.admission is not None and body.HasField("waiting"):
-            loaded = _loaded(session, body.waiting)
+            loaded = _load_rows(session, body.waiting)
             if loaded.part.type.value != made.admission.type:
                 raise InvalidProgram(f"{loaded.part.type} are no counters of keys")
             made.admission.copy_from(loaded.array)
@@ -254,7 +254,7 @@ def restore_keys(session: ServerSession, request: pb.Request, _: Payload) -> Res
     return Response(pb.Reply(pinned=pb.Pinned(spaces=[answer])))
 
 
-def _loaded(session: ServerSession, saved: pb.Saved) -> Buffer:
+def _load_rows(session: ServerSession, saved: pb.Saved) -> Buffer:
     """This server's rows of what was saved."""
     part = session.part(saved.array)
     (buffer,) = session.store.new([part], "loading rows of keys")

@@ -67,7 +67,7 @@ class MemoryBlock:
         self._home.append(self.bytes)  # may run anywhere, so it must take no lock
 
 
-def _aligned(size: int) -> npt.NDArray[np.uint8]:
+def _allocate_aligned(size: int) -> npt.NDArray[np.uint8]:
     """``size`` bytes that begin at a cache line, as vector stores past the caches need it."""
     memory = np.empty(size + _LINE, np.uint8)
     start = -memory.ctypes.data % _LINE
@@ -119,7 +119,7 @@ class Memory:
             kept = [self._reuse(size) for size in sizes]
             self._shrink_to(self.budget - self._used - needed)
             found = [
-                _aligned(size) if memory is None else memory
+                _allocate_aligned(size) if memory is None else memory
                 for size, memory in zip(sizes, kept, strict=True)
             ]
             self._count(needed)

@@ -72,7 +72,7 @@ class RowRun:
         Raises ``InvalidProgram`` where parts of the program, or types and arrays, do not fit.
         """
         is_small = program.sweep.size <= _REMEMBERED_SIZE
-        kernel, computed, hot = (_remembered if is_small else _compiled)(program)
+        kernel, computed, hot = (_remembered if is_small else _compile)(program)
         verify_arrays(program, arrays)
         return cls(program, arrays, scalars, kernel, computed, hot)
 
@@ -191,7 +191,7 @@ class RowRun:
             self.arrays[scatter.array].store.scatter(locations, results[scatter.output], scatter.op)
 
 
-def _compiled(program: RowProgram) -> tuple[Kernel | None, Sequence[int], HotRows]:
+def _compile(program: RowProgram) -> tuple[Kernel | None, Sequence[int], HotRows]:
     """The kernel of a program, the outputs that it makes, and its heat. Its sweep is verified."""
     program.verify()
     sweep = program.sweep
@@ -202,7 +202,7 @@ def _compiled(program: RowProgram) -> tuple[Kernel | None, Sequence[int], HotRow
     return compile_sweep(replace(sweep, outputs=outputs), _LENGTH), computed, HotRows(program)
 
 
-_remembered = lru_cache(maxsize=1024)(_compiled)
+_remembered = lru_cache(maxsize=1024)(_compile)
 
 
 def verify_arrays(program: RowProgram, arrays: Sequence[KeyedRows]) -> None:

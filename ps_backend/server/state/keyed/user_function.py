@@ -101,12 +101,12 @@ class UserFunctionRun:
             if not is_array or (value.shape, value.dtype) != (shape, np.dtype(kind.dtype)):
                 raise FunctionFailed(
                     f"the plug-in {plugin.name} is to return {name} as {kind.dtype} of shape "
-                    f"{shape}, and returned {_described(value)}; nothing was changed on this server"
+                    f"{shape}, and returned {_describe(value)}; nothing was changed on this server"
                 )
         return [np.ascontiguousarray(made[name]) for name in signature.results]
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
     return f"a {type(value).__name__}"
