@@ -29,7 +29,7 @@ from ps_backend.server.endpoints import framed_server
 from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.endpoints.tls_identity import FileIdentity
 from ps_backend.transport import GrpcTransport, framed_client, tls_of
-from ps_backend.transport.framed import FramedConnection, proofs_of, shut_down
+from ps_backend.transport.framed import FramedConnection, proofs_of
 from ps_backend.wire import ps_pb2 as pb
 from tests.ps_backend.authorities import TestAuthority
 from tests.ps_backend.far_away import (
@@ -37,6 +37,7 @@ from tests.ps_backend.far_away import (
     SPACE,
     FarAway,
     X,
+    break_writes,
     connected,
     ends,
     far_away,
@@ -228,21 +229,8 @@ def test_a_transfer_does_not_wait_for_others(server, monkeypatch):
 @pytest.mark.parametrize("when", ["before the request", "before the answer"])
 def test_what_breaks_is_mended_and_nothing_counts_twice(server, monkeypatch, when):
     with far_away([server]) as (client, (transport,)):
-        x, handle, runs = put(client, SPACE, X), server.service.handle, []
-
-        def cut() -> None:
-            for connection in [*server.framed._connections]:  # those that end go out meanwhile
-                shut_down(connection)
-
-        def handle_and_cut(request, payload):
-            response = handle(request, payload)
-            if request.WhichOneof("body") == "write":
-                runs.append(request.sequence)
-                if when == "before the answer" and len(runs) % 2:
-                    cut()
-            return response
-
-        monkeypatch.setattr(server.service, "handle", handle_and_cut)
+        x = put(client, SPACE, X)
+        cut, runs = break_writes(server, monkeypatch, when)
         indices, expected = np.arange(50_000), X.copy()
         expected[:50_000] += 3.0
         for _ in range(3):

@@ -26,9 +26,10 @@ from ps_backend.program.types import array_type
 from ps_backend.server.endpoints import framed_server
 from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.transport import GrpcTransport, framed, framed_client
-from ps_backend.transport.framed import FramedConnection, PlainStream, proofs_of, shut_down
+from ps_backend.transport.framed import FramedConnection, PlainStream, proofs_of
 from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
+from tests.ps_backend.far_away import break_writes, connected, ends
 from tests.ps_backend.helpers import REPEATED, TOKEN, axpy, dot, put, running_a_program, served
 from tests.waiting import FOR_EVER, PATIENCE, join_all, wait_for
 
@@ -150,21 +151,8 @@ def test_nobody_waits_for_the_program_of_another():
 @pytest.mark.parametrize("when", ["before the request", "before the answer"])
 def test_what_breaks_is_mended_and_nothing_runs_twice(monkeypatch, when):
     with served() as (server,), counted([server]) as (client, _):
-        x, handle, runs = put(client, SPACE, X), server.service.handle, []
-
-        def cut() -> None:
-            for connection in [*server.framed._connections]:  # those that end go out meanwhile
-                shut_down(connection)
-
-        def handle_and_cut(request, payload):
-            response = handle(request, payload)
-            if request.WhichOneof("body") == "write":
-                runs.append(request.sequence)
-                if when == "before the answer" and len(runs) % 2:
-                    cut()
-            return response
-
-        monkeypatch.setattr(server.service, "handle", handle_and_cut)
+        x = put(client, SPACE, X)
+        cut, runs = break_writes(server, monkeypatch, when)
         for _ in range(3):
             if when == "before the request":
                 cut()
@@ -253,25 +241,6 @@ def test_a_server_stops_at_once_after_it_has_answered_what_it_runs(monkeypatch):
 # --- strangers ----------------------------------------------------------------------------------
 
 
-@contextmanager
-def connection_to(server: Server, *, admitted: bool = False) -> Iterator[socket.socket]:
-    with closing(socket.socket(socket.AF_UNIX)) as made:
-        made.connect(framed.unix_address(server.framed.socket_name))
-        made.settimeout(PATIENCE)
-        if admitted:
-            ours, theirs = proofs_of(TOKEN, server.framed._admission)
-            made.sendall(ours)
-            assert made.recv(40, socket.MSG_WAITALL)[:32] == theirs
-        yield made
-
-
-def ends(connection: socket.socket) -> bool:
-    try:
-        return not connection.recv(1)
-    except ConnectionResetError:
-        return True
-
-
 def status_request() -> bytes:
     data = pb.Request(status={}).SerializeToString()
     return struct.pack("<IQ", len(data), 0) + data
@@ -288,7 +257,7 @@ def test_strangers_are_sent_away_before_anything_is_read(monkeypatch, what):
             "another admission": proofs_of(TOKEN, bytes(32))[0],
             "garbage": bytes(range(32)),
         }[what]
-        with connection_to(server) as stranger:
+        with connected(server, unix=True) as stranger:
             stranger.sendall(proof + status_request())
             assert ends(stranger)
         assert not asked
@@ -298,7 +267,7 @@ def test_those_who_stop_in_the_middle_are_sent_away(monkeypatch):
     monkeypatch.setattr(framed_server, "SILENT_SECONDS", 0.2)
     with served() as (server,), counted([server]) as (client, (transport,)):
         client.status()
-        with connection_to(server) as silent, connection_to(server) as half:
+        with connected(server, unix=True) as silent, connected(server, unix=True) as half:
             half.sendall(bytes(7))
             assert ends(silent)
             assert ends(half)
@@ -307,7 +276,7 @@ def test_those_who_stop_in_the_middle_are_sent_away(monkeypatch):
             status_request()[:-1],
             struct.pack("<IQ", 1 << 16, 0) + bytes(1 << 15),
         ):
-            with connection_to(server, admitted=True) as known:
+            with connected(server, admitted=True, unix=True) as known:
                 known.sendall(begun)
                 assert ends(known)
         client.status()  # idle for longer than that, and still there
@@ -325,7 +294,7 @@ def test_those_who_stop_in_the_middle_are_sent_away(monkeypatch):
 )
 def test_what_is_no_request_ends_the_connection_and_no_other(what):
     with served() as (server,), counted([server]) as (client, (transport,)):
-        with connection_to(server, admitted=True) as known:
+        with connected(server, admitted=True, unix=True) as known:
             known.sendall(what)
             assert ends(known)
         client.status()
@@ -336,7 +305,7 @@ def test_what_is_no_request_ends_the_connection_and_no_other(what):
 def test_many_who_do_not_say_who_they_are_keep_nobody_waiting():
     with served() as (server,), ExitStack() as stack:
         for _ in range(framed_server.MOST_STRANGERS + 50):
-            stack.enter_context(connection_to(server))
+            stack.enter_context(connected(server, unix=True))
         with counted([server]) as (client, _):
             client.counters.reset()
             x = put(client, SPACE, X)
