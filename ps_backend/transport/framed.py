@@ -372,6 +372,14 @@ class FramedConnection:
             here += count
         self._waiting = None
 
+    def take_arrived(self, size: int) -> memoryview | None:
+        """A copy of so much of the data, if all of it is in the buffer; else None."""
+        if self._high - self._low < size:
+            return None
+        data = bytes(self._buffer[self._low : self._low + size])
+        self._low += size
+        return memoryview(data)
+
     def _fill_head(self, silent: Silent) -> None:
         """See that a head is in the buffer, of which some is."""
         rest = bytes(self._buffer[self._low : self._high])

@@ -197,7 +197,7 @@ def _pull(session: ServerSession, body: pb.Wait, payload: Payload) -> Response:
     loop = session.barriers.get(Clocks, body.barrier.name)
     indices, blocks, what = None, list[MemoryBlock](), "pulling in a loop"
     if body.rows.HasField("indices"):
-        indices, some, blocks = wanted(session, body.rows, payload, what, room=False)
+        indices, some, blocks = wanted(session, part, body.rows.indices, payload, what, room=False)
 
     def room_for() -> np.ndarray:  # not before the wait, which may be long
         blocks.extend(session.store.memory.allocate([some.nbytes], what))

@@ -67,10 +67,16 @@ def received(
 
 
 def wanted(
-    session: ServerSession, rows: pb.Rows, payload: Payload, what: str, *, room: bool = True
+    session: ServerSession,
+    part: Part,
+    count: int,
+    payload: Payload,
+    what: str,
+    *,
+    room: bool = True,
 ) -> tuple[npt.NDArray[np.int64], Part, list[MemoryBlock]]:
-    """The local indices that came along, the rows there by themselves, and ``room`` for them."""
-    part, count = session.part(rows.array), rows.indices
+    """The ``count`` indices that came along, counted from the first row of ``part``; the rows there
+    by themselves, and ``room`` for them."""
     some = Part(part.type, 0, count)
     payload.expect(count * _INDEX_BYTES)
     sizes = [payload.size, some.nbytes] if room else [payload.size]
@@ -108,7 +114,8 @@ def read(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
     find = session.store.shared if body.shared else session.store.get
     source = find(body.rows.array.buffer, part)
     if body.rows.HasField("indices"):
-        indices, some, blocks = wanted(session, body.rows, payload, "gathering from an array")
+        what = "gathering from an array"
+        indices, some, blocks = wanted(session, part, body.rows.indices, payload, what)
         found = blocks[1].array(part.type.dtype, some.shape)
         take(source.array, 0, indices, found)
         return Response(pb.Reply(payload=some.nbytes), [byte_view(found)], blocks)
