@@ -39,8 +39,8 @@ def local(
     one, and go on to the same bits.
 
     ``plugins``: modules, as ``"package.module"``, whose functions ``dv.rows.plugin`` then runs on
-    the servers (docs/rows.md). ``engine="numexpr"``: they compute by numexpr and NumPy, and compile
-    nothing; no bit of a result changes (docs/cost.md).
+    the servers (docs/how-to/rows.md). ``engine="numexpr"``: they compute by numexpr and NumPy, and
+    compile nothing; no bit of a result changes (docs/how-to/make_it_fast.md).
     """
     added = extensions(plugins, engine)
     servers = server_count(servers)
@@ -85,7 +85,7 @@ def connect(
     "rollback" a server that died is waited for: whoever keeps the servers is to start another one
     at the same address. Of servers with TLS ``tls="authority.pem"`` is the certificate of who
     signed theirs; ``tls_cert`` and ``tls_key`` are the files of your own, where they ask for it
-    (docs/security.md).
+    (docs/operate/security.md).
     """
     names, level = server_addresses(addresses), Durability(durability, checkpoint)
     client = Client.connect(

@@ -1,4 +1,4 @@
-"""Write docs/numpy.md from examples that are run: ``python -m docs.make_numpy``."""
+"""Write docs/reference/numpy.md from examples that are run: ``python -m docs.make_numpy``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from docs.numpy_examples.operands import LEGEND
 from docs.numpy_examples.refused import REFUSED
 from docs.numpy_examples.trial import MOST_BYTES, Trial, run_all
 
-PAGE = Path(__file__).with_name("numpy.md")
+PAGE = Path(__file__).with_name("reference") / "numpy.md"
 WORKS, PARTLY, PULLS, REFUSES = "works", "partly", "brings all", "refuses"
 
 _INTRODUCTION = """\

@@ -1,4 +1,4 @@
-"""Write the table of losses in docs/objectives.md: ``python -m docs.make_objectives``."""
+"""Write the table of losses in docs/how-to/objectives.md: ``python -m docs.make_objectives``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from distvec.losses import (
     Tweedie,
 )
 
-PAGE = Path(__file__).with_name("objectives.md")
+PAGE = Path(__file__).with_name("how-to") / "objectives.md"
 START, END = "<!-- made by python -m docs.make_objectives -->\n", "<!-- end of the table -->\n"
 
 _SMOOTHED = "with `smoothing=g` within g/2 of it"

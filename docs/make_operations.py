@@ -1,4 +1,4 @@
-"""Write docs/operations.md from the op table: ``python -m docs.make_operations``."""
+"""Write docs/reference/operations.md from the op table: ``python -m docs.make_operations``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC
 from ps_backend.program.types import DTYPES
 
-PAGE = Path(__file__).with_name("operations.md")
+PAGE = Path(__file__).with_name("reference") / "operations.md"
 
 _INTRODUCTION = """\
 # Operations

@@ -206,7 +206,7 @@ class PSContext(TaskSession):
         else waits for the new one, up to half a minute from the loss, and goes on.
 
         ``tls``: whether tasks, driver and servers speak by TLS; unless it is said, they do off the
-        loopback, where the package ``cryptography`` is installed (docs/security.md). With
+        loopback, where the package ``cryptography`` is installed (docs/operate/security.md). With
         ``addresses`` it is the file with the certificate of who signed the servers'.
 
         With ``addresses`` ("host:port,host:port") and their ``token`` it connects to servers that
@@ -216,10 +216,10 @@ class PSContext(TaskSession):
         ``checkpoint``: a directory that driver and servers see, or a URL, for checkpoints. With
         ``durability="rollback"`` (the default is "none") solvers and ``run`` keep their states
         there, and when a server is lost bring everything back to the last one, and go on to the
-        same bits (docs/checkpoints.md).
+        same bits (docs/how-to/save_load.md).
 
         ``plugins``: modules that the servers started here load, which their Python must find
-        (docs/rows.md).
+        (docs/how-to/rows.md).
 
         ValueError if a running context has other servers than those asked for, or started them with
         another ``memory``, ``cores``, ``resource_profile``, ``tls``, ``durability``, ``checkpoint``

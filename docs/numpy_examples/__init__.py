@@ -1,4 +1,4 @@
-"""Examples of NumPy's public names on arrays of the servers: what docs/numpy.md is made of."""
+"""Examples of NumPy's public names on arrays of the servers, for docs/reference/numpy.md."""
 
 from __future__ import annotations
 

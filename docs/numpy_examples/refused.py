@@ -1,4 +1,4 @@
-"""What servers refuse, by kind: why, and examples whose errors docs/numpy.md shows."""
+"""What servers refuse, by kind: why, and examples whose errors docs/reference/numpy.md shows."""
 
 from __future__ import annotations
 

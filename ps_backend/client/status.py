@@ -47,7 +47,7 @@ class ServerStatus:
     """A digest of arithmetic and reductions on known values: servers on which it differs give
     different bits. It does not depend on the processor."""
     functions: str = ""
-    """The same of functions such as ``exp``, which does (docs/operations.md)."""
+    """The same of functions such as ``exp``, which does (docs/reference/operations.md)."""
     bulk: str = ""
     """How large arrays went to it from here: "shared memory", "port ..." of its host, or "gRPC",
     with the reason; empty before any did."""

@@ -74,7 +74,8 @@ NUMBA_MOST_STEPS = 96
 """Longer sweeps would take seconds to compile; what ``split`` takes out of them does not count."""
 LEAST_STEPS_OF_CALL = 4
 """Compiled steps for each call of a loop of NumPy's: with fewer the tiles are faster, by a fifth
-for float64 and by half for float32 (docs/cost.md). Only where all engines have the same bits."""
+for float64 and by half for float32 (docs/how-to/make_it_fast.md). Only where all engines have the
+same bits."""
 
 
 def engine_for(sweep: Sweep, length: int, choice: str = "auto") -> str:

@@ -1,4 +1,4 @@
-"""docs/architecture.md names places that exist."""
+"""docs/project/architecture.md names places that exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PAGE = (ROOT / "docs" / "project" / "architecture.md").read_text()
 PATHS = sorted(
     set(re.findall(r"`((?:distvec|docs|examples|optim|ps_backend|tests)/[\w./]*)`", PAGE))
 )

@@ -18,13 +18,13 @@ def test_the_page_on_operations_is_up_to_date() -> None:
 
 def run(page: str) -> None:
     """The code of a page, from top to bottom."""
-    text = Path(make_operations.PAGE).with_name(page).read_text()
+    text = (make_operations.PAGE.parents[1] / page).read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     exec(compile(code, page, "exec"), {})
 
 
 def test_the_page_on_solvers_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("solvers.md")
+    run("how-to/choose_a_solver.md")
     first, shape, at_bound, sparse, machine, noisy, *check = capsys.readouterr().out.splitlines()
     assert first.startswith("Converged")
     assert shape == "(20, 2)"
@@ -41,7 +41,7 @@ def test_the_page_on_checkpoints_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):  # the same script, started again
-        run("checkpoints.md")
+        run("how-to/save_load.md")
         first, *rest = capsys.readouterr().out.splitlines()
         assert first.startswith("Converged: the gradient is within")
         assert rest[:2] == ["80000", "(10000,) {'epoch': 3}"]
@@ -49,7 +49,7 @@ def test_the_page_on_checkpoints_runs(
 
 
 def test_the_page_on_penalties_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("penalties.md")
+    run("how-to/penalties_and_bounds.md")
     out = capsys.readouterr().out.splitlines()
     assert out == [
         "Converged: the gradient is within its tolerance.",
@@ -61,7 +61,7 @@ def test_the_page_on_penalties_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_on_cost_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("cost.md")
+    run("how-to/make_it_fast.md")
     out = capsys.readouterr().out
     assert out.startswith("2 programs (messages per server)")
     assert "inner products of linear combinations follow from" in out
@@ -69,7 +69,7 @@ def test_the_page_on_cost_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_on_keyed_spaces_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("keyed.md")
+    run("how-to/keys.md")
     assert capsys.readouterr().out.splitlines() == [
         "[5. 2. 0.] 3",
         "(1, 16) [False]",
@@ -85,17 +85,17 @@ def test_the_page_on_keyed_spaces_runs(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_page_on_threads_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("threads.md")
+    run("explanation/threads.md")
     assert capsys.readouterr().out.splitlines() == ["4.0 4.0", "5.0", "100.0", "refused: True"]
 
 
 def test_the_page_on_indexing_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("indexing.md")
+    run("how-to/indexing.md")
     assert capsys.readouterr().out.splitlines() == ["16078 1.522", "2.0 (99999,)"]
 
 
 def test_the_page_on_data_that_moves_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("movement.md")
+    run("how-to/sort_and_scatter.md")
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith(" 100000")
     assert "1.0 961 [841  75  84]" in out
@@ -103,14 +103,14 @@ def test_the_page_on_data_that_moves_runs(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_page_on_shapes_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("shapes.md")
+    run("how-to/shapes.md")
     first, second = capsys.readouterr().out.splitlines()
     assert first == "100002 (100000,) 1 1"
     assert second == "(1000,) 99999"
 
 
 def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("tables.md")
+    run("how-to/tables.md")
     shapes, explained, result, of_columns = capsys.readouterr().out.splitlines()
     assert shapes == "(100000, 8) 100000.0 (8, 8)"
     assert explained.startswith("1 programs (messages per server), 1 sweeps, 1 vectors read (6,4")
@@ -119,7 +119,7 @@ def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_on_linear_algebra_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("linear_algebra.md")
+    run("how-to/linear_algebra.md")
     components, cost, precise, fit, solved, white = capsys.readouterr().out.splitlines()
     assert components == "(100000, 3) True [0.64 0.2  0.13]"
     assert cost == "2 2 True"
@@ -130,7 +130,7 @@ def test_the_page_on_linear_algebra_runs(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_page_on_gradients_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("autodiff.md")
+    run("how-to/autodiff.md")
     first, solved, newton, *others = capsys.readouterr().out.splitlines()
     assert first == "0.693147 (20,)" and solved == "True 0.25" and newton == "True"
     assert others[:2] == ["(20, 3) (3, 20)", "True"]
@@ -138,12 +138,12 @@ def test_the_page_on_gradients_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_on_the_array_api_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("array_api.md")
+    run("reference/array_api.md")
     assert capsys.readouterr().out.splitlines() == ["[1. 2. 3.] [2 1 1]", "[1. 2. 4. 7.]", "2"]
 
 
 def test_the_page_on_rows_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("rows.md")
+    run("how-to/rows.md")
     assert capsys.readouterr().out.splitlines() == [
         "[2. 2. 2.] [2 0]",
         "this brings together the rows of all keys, or needs them at the client",

@@ -1,4 +1,4 @@
-"""The examples of docs/numpy.md on arrays that are elsewhere: kept by the client, split by columns,
+"""The examples of docs/reference/numpy.md on arrays elsewhere: on the client, split by columns,
 selected by a mask. What has a result has NumPy's.
 """
 

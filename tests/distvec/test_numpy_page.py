@@ -1,4 +1,4 @@
-"""docs/numpy.md says what is so: its examples run here."""
+"""docs/reference/numpy.md says what is so: its examples run here."""
 
 from __future__ import annotations
 

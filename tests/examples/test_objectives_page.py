@@ -1,4 +1,4 @@
-"""docs/objectives.md: its table is that of the losses, its code runs over Spark and without."""
+"""docs/how-to/objectives.md: its table is that of the losses; its code runs."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tests.ps_backend.proxy import DIRECTIONS, Proxy, proxy_to
 from tests.stress.row import Row
 
 SECONDS = 10.0
-"""That docs/servers.md promises."""
+"""That docs/operate/servers.md promises."""
 
 _SMALL, _LARGE = 3000, 1_000_000
 _TRIALS = 2

@@ -278,7 +278,7 @@ def run(
     others pushed before clock ``c - staleness``, and waits for them if need be: 0 lets all go in
     lockstep (BSP; the same bits in each run), None lets nobody wait (ASP), a number between lets
     the fast run ahead so far (SSP). A worker sees its own pushes at once, others with its clock.
-    See ``worker`` for what a training function can do, and docs/loops.md.
+    See ``worker`` for what a training function can do, and docs/how-to/update_from_tasks.md.
 
     A keyed array comes to ``train`` as it is: what is pushed to it is there for all at once, at
     least once, and stays, whatever ends the loop.

@@ -1,4 +1,4 @@
-"""The code of docs/testing.md runs as it is, and its tests find what it says they find."""
+"""The code of docs/how-to/test_your_algorithm.md runs, and its tests find their bug."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-GUIDE = Path(__file__).parents[3] / "docs" / "testing.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "test_your_algorithm.md"
 PROTOTYPE, PROPERTY, REPAIRED, *REST = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.S)
 
 
