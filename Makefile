@@ -12,6 +12,8 @@ PEERS    := $(VENV)/.installed-peers
 PROTOC   := $(VENV)/protoc-1.72.2
 # And this one once PyTorch is, which only tests need.
 TORCH    := $(VENV)/.installed-torch
+# And this one once what builds the site is.
+SITE     := $(VENV)/.installed-docs
 # What the array API's conformance suite imports besides.
 SUITE    := $(VENV)/array-api-suite
 # Spark's Java classes as Java maps them, for tests: each driver starts in half the time. Named in
@@ -25,7 +27,7 @@ export SPARK_LOCAL_IP        ?= 127.0.0.1
 # Tests start some hundred Pythons: without it each compiles our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env java demo test gate cluster array-api stress lint bench pages proto clean
+.PHONY: help env java demo test gate cluster array-api stress lint bench pages docs proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -52,7 +54,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(PEERS): EXTRA := bench
 $(TORCH): EXTRA := torch
-$(PEERS) $(TORCH): $(STAMP)
+$(SITE): EXTRA := docs
+$(PEERS) $(TORCH) $(SITE): $(STAMP)
 	$(PY) -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[$(EXTRA)]'
 	@touch $@
@@ -68,7 +71,7 @@ java:
 demo: env java  ## Train the example on Spark with two parameter servers
 	$(PY) -m examples.logistic_regression --output build/demo
 
-test: lint $(TORCH) $(CLASSES)  ## Lint, then all the tests, by four processes (without Java, those that need it are skipped)
+test: lint docs $(TORCH) $(CLASSES)  ## Lint, build the site, then all the tests, by four processes (without Java, those that need it are skipped)
 	$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --junit-xml build/test.xml $(PYTEST)
 
 cluster: env java $(CLASSES)  ## Tests over hosts made of network namespaces (Linux, as root; else skipped)
@@ -127,10 +130,13 @@ BENCHMARKS := nodes dispatch latency fused engines functions tables slices movem
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
 
-pages: env  ## Write the pages of docs/ that are made from the code: operations.md, numpy.md, objectives.md
+pages: env  ## Write the pages of docs/ that are made from the code
 	$(PY) -m docs.make_operations
 	$(PY) -m docs.make_numpy
 	$(PY) -m docs.make_objectives
+
+docs: env $(SITE)  ## Build the documentation site in build/site, offline; each warning is an error
+	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --jobs 2 -d build/doctrees docs build/site
 
 proto: env $(PROTOC)  ## Generate ps_backend/wire/*_pb2.py from its .proto
 	$(call protoc,.)

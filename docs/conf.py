@@ -1,0 +1,59 @@
+"""The configuration of Sphinx: ``make docs`` builds the site into ``build/site``, offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import distvec
+
+DOCS = Path(__file__).parent
+
+project = "distvec"
+author = "distvec developers"
+copyright = author
+version = release = distvec.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+suppress_warnings = [
+    # Pages that are still being written.
+    "toc.not_readable",
+    "toc.not_included",
+    "myst.xref_missing",
+    "misc.highlighting_failure",
+]
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+
+# The links to NumPy, SciPy and PySpark come from small inventories in the tree: no network needed.
+intersphinx_mapping = {
+    path.stem: (address.strip(), str(path))
+    for path in sorted((DOCS / "inventories").glob("*.inv"))
+    for address in [path.with_suffix(".url").read_text()]
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"distvec {release}"
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "distvec"},
+    "header_links_before_dropdown": 7,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "navigation_depth": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+# The prompts of examples are not copied.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
