@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array import reductions
+from distvec.array import docstrings, reductions
 from distvec.array.core.handle import stored_table
 from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic, as_array, elementwise
@@ -48,15 +48,16 @@ def array_among(name: str, operands: tuple[Any, ...]) -> Arithmetic:
 def _function(name: str) -> Callable[..., Any]:
     """The function of one row, with the parameters that the array API gives it."""
 
-    def unary(x: Any, /) -> Any:
-        return apply(name, x)
+    def unary(x: A, /) -> A:
+        return cast(A, apply(name, x))
 
-    def binary(x1: Any, x2: Any, /) -> Any:
-        return apply(name, x1, x2)
+    def binary(x1: A | npt.ArrayLike, x2: A | npt.ArrayLike, /) -> A:
+        return cast(A, apply(name, x1, x2))
 
-    function: Callable[..., Any] = unary if ops.TABLE[name].arity == 1 else binary
+    row = ops.TABLE[name]
+    function: Callable[..., Any] = unary if row.arity == 1 else binary
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Elementwise ``{name}``, with the meaning of ``numpy``'s; lazy."
+    function.__doc__ = docstrings.of_operation(row)
     return function
 
 

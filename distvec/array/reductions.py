@@ -12,7 +12,9 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
+from distvec.array import docstrings
 from distvec.array.core.handle import check_cast, express, is_split_by_columns, stored_table
 from distvec.array.core.keywords import (
     NOT_GIVEN,
@@ -180,23 +182,28 @@ def reduction_function(name: str) -> Callable[..., Any]:
     row = REDUCERS[name]
 
     def accumulating(
-        x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-        initial: Any = NOT_GIVEN, where: Any = True,
+        x: A, axis: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None,
+        out: A | None = None, keepdims: bool = False, initial: A | float = NOT_GIVEN,
+        where: A | npt.ArrayLike = True,
     ) -> A:  # fmt: skip
         return _reduce_with_keywords(x, name, axis, dtype, out, keepdims, initial, where)
 
     def choosing(
-        x: A, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = NOT_GIVEN,
-        where: Any = True,
+        x: A, axis: int | tuple[int, ...] | None = None, out: A | None = None,
+        keepdims: bool = False, initial: A | float = NOT_GIVEN,
+        where: A | npt.ArrayLike = True,
     ) -> A:  # fmt: skip
         return _reduce_with_keywords(x, name, axis, None, out, keepdims, initial, where)
 
     def telling(
-        x: A, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
-    ) -> A:
+        x: A, axis: int | tuple[int, ...] | None = None, out: A | None = None,
+        keepdims: bool = False, *, where: A | npt.ArrayLike = True,
+    ) -> A:  # fmt: skip
         return _reduce_with_keywords(x, name, axis, None, out, keepdims, NOT_GIVEN, where)
 
-    def locating(x: A, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> A:
+    def locating(
+        x: A, axis: int | None = None, out: A | None = None, *, keepdims: bool = False
+    ) -> A:
         if axis is None and is_split_by_columns(x):
             keep = keepdims is not NOT_GIVEN and bool(keepdims)
             table: A = stored_table(x)
@@ -211,7 +218,7 @@ def reduction_function(name: str) -> Callable[..., Any]:
     elif row.truth or row.locates:
         function = telling if row.truth else locating
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = row.doc
+    function.__doc__ = docstrings.of_reduction(row)
     return function
 
 

@@ -74,7 +74,7 @@ class Reducer:
     """What its partial results are, if they are not one element a block: see ``partials``."""
 
     doc: str = ""
-    """What it gives, for users."""
+    """The first line of the function's docstring, in the imperative."""
     derivative: Derivative | None = None
     """As those of ``derivatives.REDUCTIONS``, which has that of the rows below. Without one, what
     uses the reduction cannot be differentiated, unless its results are no floats."""
@@ -192,7 +192,7 @@ _ROWS = (
         "{a} + {b}",
         in_order=summation_order.sums,
         identity=0,
-        doc="Sum of the elements: floats in their dtype, integers and booleans as int64 or uint64.",
+        doc="Sum all elements, or those along an axis.",
     ),
     Reducer(
         "dot",
@@ -225,7 +225,7 @@ _ROWS = (
         "{a} * {b}",
         in_order=summation_order.products,
         identity=1,
-        doc="Product of the elements; dtypes as for ``sum``.",
+        doc="Multiply all elements, or those along an axis.",
     ),
     Reducer(
         "min",
@@ -236,7 +236,7 @@ _ROWS = (
         "min({a}, {b})",
         picks=True,
         place=np.argmin,
-        doc="Smallest element; NaN if there is one.",
+        doc="Return the smallest element, of all or along an axis.",
     ),
     Reducer(
         "max",
@@ -247,7 +247,7 @@ _ROWS = (
         "max({a}, {b})",
         picks=True,
         place=np.argmax,
-        doc="Largest element; NaN if there is one.",
+        doc="Return the largest element, of all or along an axis.",
     ),
     Reducer(
         "nanmin",
@@ -257,7 +257,7 @@ _ROWS = (
         "_fmin({a}, {b})",
         "min({a}, {b})",
         picks=True,
-        doc="Smallest element that is not NaN; NaN where there is nothing else.",
+        doc="Return the smallest element that is not NaN.",
     ),
     Reducer(
         "nanmax",
@@ -267,7 +267,7 @@ _ROWS = (
         "_fmax({a}, {b})",
         "max({a}, {b})",
         picks=True,
-        doc="Largest element that is not NaN; NaN where there is nothing else.",
+        doc="Return the largest element that is not NaN.",
     ),
     Reducer(
         "any",
@@ -278,7 +278,7 @@ _ROWS = (
         identity=0,
         accumulator="int64",
         truth=True,
-        doc="Whether any element is true (not zero).",
+        doc="Test whether any element is true, that is not zero.",
     ),
     Reducer(
         "all",
@@ -289,7 +289,7 @@ _ROWS = (
         identity=1,
         accumulator="int64",
         truth=True,
-        doc="Whether all elements are true (not zero).",
+        doc="Test whether all elements are true, that is not zero.",
     ),
     Reducer(
         "argmin",
@@ -298,7 +298,7 @@ _ROWS = (
         "_argmin({})",
         locates=True,
         better="<",
-        doc="Index of the first smallest element, or of the first NaN.",
+        doc="Return the index of the smallest element, the first of equal ones.",
     ),
     Reducer(
         "argmax",
@@ -307,7 +307,7 @@ _ROWS = (
         "_argmax({})",
         locates=True,
         better=">",
-        doc="Index of the first largest element, or of the first NaN.",
+        doc="Return the index of the largest element, the first of equal ones.",
     ),
 )
 
