@@ -216,7 +216,7 @@ class PSContext(TaskSession):
         ``checkpoint``: a directory that driver and servers see, or a URL, for checkpoints. With
         ``durability="rollback"`` (the default is "none") solvers and ``run`` keep their states
         there, and when a server is lost bring everything back to the last one, and go on to the
-        same bits (docs/how-to/save_load.md).
+        same bits (docs/how-to/survive_server_loss.md).
 
         ``plugins``: modules that the servers started here load, which their Python must find
         (docs/how-to/rows.md).

@@ -36,18 +36,6 @@ def test_the_page_on_solvers_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert check[0].startswith("0 of ")
 
 
-def test_the_page_on_checkpoints_runs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for _ in range(2):  # the same script, started again
-        run("how-to/save_load.md")
-        first, *rest = capsys.readouterr().out.splitlines()
-        assert first.startswith("Converged: the gradient is within")
-        assert rest[:2] == ["80000", "(10000,) {'epoch': 3}"]
-        assert rest[2:] == ["(100000,) {'trained': 'monday'}", "12000.0", "(9,) True"]
-
-
 def test_the_page_on_penalties_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("how-to/penalties_and_bounds.md")
     out = capsys.readouterr().out.splitlines()

@@ -13,3 +13,11 @@ from tests.pages import pages
 def test_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pages.run(page)
+
+
+def test_a_script_that_is_started_again_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        pages.run("how-to/resume_a_run.md")
