@@ -143,7 +143,7 @@ def catching() -> Iterator[list[Caught]]:
         made: Any = mock.Mock(side_effect=run, working_bytes=kernel.working_bytes)
         return made
 
-    with mock.patch("ps_backend.server.session.compile_sweep", compile_sweep):
+    with mock.patch("ps_backend.server.sessions.compile_sweep", compile_sweep):
         yield caught
 
 

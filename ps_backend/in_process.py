@@ -10,7 +10,7 @@ from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Service
 from ps_backend.transport.base import Answer
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts, copy_chunks
+from ps_backend.wire.protocol import Parts, copy_chunks
 
 
 class InProcess:

@@ -32,9 +32,8 @@ from distvec.graph.node import MOVEMENT, MOVES, Graph, Node, movement_key
 from distvec.planner.emit import emit
 from distvec.planner.fuse import fuse, schedule
 from distvec.planner.linear import InnerProductExpansion
+from distvec.planner.pending import Walk, free_riders, own_products, simplify
 from distvec.planner.plan import Plan, Template
-from distvec.planner.simplify import free_riders, own_products, simplify
-from distvec.planner.toposort import Walk
 from distvec.planner.view_pushdown import ViewPushdown
 from ps_backend.program.reducers import REDUCERS
 

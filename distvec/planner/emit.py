@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from distvec.graph.node import GATHER, MOVEMENT, MOVES, Node, params_of, phases_of, topological
 from distvec.planner.fuse import PhaseOf, Schedule, Traversal
+from distvec.planner.pending import product_of
 from distvec.planner.plan import PlannedPhase, PlannedProgram, PlannedSweep, PlannedView, Template
-from distvec.planner.simplify import product_of
 from ps_backend.program.collectives import CollectiveTypes
 from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep
 from ps_backend.program.types import FLOATS, ArrayType

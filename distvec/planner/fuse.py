@@ -11,7 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from distvec.graph.node import MOVEMENT, MOVES, Node, first_level, movement_key, phases_of
-from distvec.planner.toposort import find_read_whole
+from distvec.planner.pending import find_read_whole
 from distvec.planner.view_pushdown import view_sources
 from ps_backend.program import ops, row_ops
 from ps_backend.program.spaces import Space

@@ -23,8 +23,7 @@ import numpy as np
 
 from distvec.graph.host_eval import value_of
 from distvec.graph.node import Buffer, Graph, Node
-from distvec.planner.simplify import inner_of, product_of
-from distvec.planner.toposort import Walk
+from distvec.planner.pending import Walk, inner_of, product_of
 from ps_backend.program.types import NodeType, client_type
 
 _MOST_TERMS = 400

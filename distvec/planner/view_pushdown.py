@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from distvec.graph.node import GATHER, MOVEMENT, MOVES, SPREAD, VIEW, Graph, Node, spread, view
-from distvec.planner.toposort import Walk
+from distvec.planner.pending import Walk
 from ps_backend.program import ops
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import Row, array_type

@@ -13,7 +13,7 @@ from ps_backend.client.server_link import RetryPolicy
 from ps_backend.in_process import in_process_transports
 from ps_backend.transport import Answer, Transport, Unavailable
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts
+from ps_backend.wire.protocol import Parts
 
 FAULTS = ("none", "lose request", "lose reply")
 """What may happen to a message; after a lost reply the server has done the work."""

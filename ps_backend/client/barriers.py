@@ -20,10 +20,17 @@ from ps_backend.client.signals import defer_signals
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import encode_array
-from ps_backend.wire.errors import Crowded, TooEarly
-from ps_backend.wire.protocol import LONGEST_WAIT_SECONDS, ReleaseStep, Total, Winner, check_size
+from ps_backend.wire.protocol import (
+    LONGEST_WAIT_SECONDS,
+    Crowded,
+    ReleaseStep,
+    TooEarly,
+    Total,
+    Winner,
+    byte_view,
+    check_size,
+)
 
 _CROWDED_PAUSE_SECONDS = 0.05
 

@@ -36,7 +36,6 @@ from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import ValueType
 from ps_backend.program.user_signatures import Signature
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts, byte_view
 from ps_backend.wire.codec import encode_type
 from ps_backend.wire.keyed import (
     SpaceState,
@@ -49,7 +48,7 @@ from ps_backend.wire.keyed import (
     padded,
     unknown_plugin,
 )
-from ps_backend.wire.protocol import Key
+from ps_backend.wire.protocol import Key, Parts, byte_view
 from ps_backend.wire.quantize import narrowed, travelling, widened
 
 _LEAST, _MOST = 1 << 18, 1 << 26

@@ -13,9 +13,8 @@ from ps_backend.client.server_link import Message
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType, dtype_of, stored_type
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import encode_array
-from ps_backend.wire.protocol import CLIENT_BITS, PROTOCOL, Total
+from ps_backend.wire.protocol import CLIENT_BITS, PROTOCOL, Total, byte_view
 
 Indices = npt.NDArray[np.int64]
 Selection = slice | npt.NDArray[np.bool_]

@@ -14,9 +14,14 @@ from ps_backend.errors import PSError, ServerLost, SessionExpired, SessionUnknow
 from ps_backend.transport import Answer, Busy, Pending, Transport, Unavailable
 from ps_backend.transport.timeouts import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts
-from ps_backend.wire.errors import GoneBefore, UnknownSweep, UnknownView, decode_error
-from ps_backend.wire.protocol import ReleaseStep
+from ps_backend.wire.protocol import (
+    GoneBefore,
+    Parts,
+    ReleaseStep,
+    UnknownSweep,
+    UnknownView,
+    decode_error,
+)
 
 Diagnose = Callable[[str], str | None]
 """Says what is known of the server at an address that does not answer."""

@@ -21,12 +21,12 @@ from ps_backend.kernels.kernel import pool, thread_count
 from ps_backend.program.types import ArrayType, ValueType, stored_type
 from ps_backend.program.views import Span, View, in_place, spans
 from ps_backend.server.peers import Asked, Neighbours, wait_for_all
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.memory import Memory, MemoryBlock
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import encode_array
+from ps_backend.wire.protocol import byte_view
 
 Array = npt.NDArray[Any]
 

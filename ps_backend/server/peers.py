@@ -18,8 +18,7 @@ from ps_backend.transport import Busy, Unavailable
 from ps_backend.transport.base import Answer
 from ps_backend.transport.timeouts import REPEAT_SECONDS
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts
-from ps_backend.wire.errors import GoneBefore, decode_error
+from ps_backend.wire.protocol import GoneBefore, Parts, decode_error
 
 _LOOK_SECONDS = 0.05
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0

@@ -19,12 +19,17 @@ from ps_backend.server.commands.command import Command, Payload, Response
 from ps_backend.server.commands.table import BUILT_IN, NAMED, load, table_of
 from ps_backend.server.fair_lock import FairLock
 from ps_backend.server.peers import Peers
-from ps_backend.server.session import Host, ServerSession
-from ps_backend.server.sessions import Sessions
+from ps_backend.server.sessions import Host, ServerSession, Sessions
 from ps_backend.server.state.barriers import WaitingRoom
 from ps_backend.server.state.memory import Memory
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.errors import Abandoned, PayloadBroken, UnknownSweep, UnknownView, encode_error
+from ps_backend.wire.protocol import (
+    Abandoned,
+    PayloadBroken,
+    UnknownSweep,
+    UnknownView,
+    encode_error,
+)
 
 
 class Incarnation:

@@ -1,4 +1,6 @@
-"""The sessions of one server: who opens, finds and ends them."""
+"""Sessions on one server: each with its buffers, rounds, loops, sweeps and clients; who opens,
+finds and ends them.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,385 @@ import os
 import threading
 import time
 import uuid
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
 
 from ps_backend import limits
 from ps_backend.arguments import check_lease
-from ps_backend.errors import PSError, SessionExpired, SessionFenced, SessionUnknown
+from ps_backend.durability.stores import Store as FileStore
+from ps_backend.errors import (
+    InvalidProgram,
+    OutOfBudget,
+    PSError,
+    SessionExpired,
+    SessionFenced,
+    SessionUnknown,
+)
+from ps_backend.kernels import Kernel, compile_sweep
 from ps_backend.kernels.reproducible import digests
 from ps_backend.limits import check
-from ps_backend.server.session import Host, Lease, ServerSession
-from ps_backend.server.state.store import LostBuffers
+from ps_backend.plugins import RowPlugin
+from ps_backend.program.rules import verify_sweep
+from ps_backend.program.spaces import Space
+from ps_backend.program.sweep import Sweep
+from ps_backend.program.types import Row, dtype_of, stored_type
+from ps_backend.server.fair_lock import FairLock
+from ps_backend.server.peers import Peers
+from ps_backend.server.reply_log import ReplyLog
+from ps_backend.server.state.barriers import Barriers, WaitingRoom
+from ps_backend.server.state.call_cache import CallCache
+from ps_backend.server.state.files import OwnFiles
+from ps_backend.server.state.keyed.space import KeyedSpaces
+from ps_backend.server.state.memory import Memory, Reservation
+from ps_backend.server.state.rounds import Rounds
+from ps_backend.server.state.store import LostBuffers, Part, Store
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.protocol import PROTOCOL, check_secret
+from ps_backend.wire.codec import decode_sweep, space_of
+from ps_backend.wire.keyed import unknown_plugin
+from ps_backend.wire.protocol import CLIENT_BITS, PROTOCOL, UnknownSweep, check_key, check_secret
+
+
+class Lease:
+    """The time that a session has left; as a context, a request at work. Thread-safe.
+
+    It runs while the server does, by steps that the server counts: neither a clock that is set, nor
+    a machine that sleeps, nor a server that was stopped for a while uses any of it up.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.idle = 0.0
+        """Seconds since the end of the last request."""
+        self.age = 0.0
+        self._at_work = 0
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> float:
+        """Seconds until it is over."""
+        return max(0.0, self.seconds - self.idle)
+
+    def __enter__(self) -> Self:
+        """It does not run while a request of the session does, and is renewed by it."""
+        with self._lock:
+            self._at_work += 1
+            self.idle = 0.0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._at_work -= 1
+            self.idle = 0.0
+
+    def run_down(self, seconds: float) -> bool:
+        """So much time has passed; whether the lease is over."""
+        with self._lock:
+            self.age += seconds
+            if not self._at_work:
+                self.idle += seconds
+            return self.idle > self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """The functions and commands that were found in modules."""
+
+    plugins: Mapping[str, RowPlugin] = field(default_factory=dict)
+    commands: tuple[Any, ...] = ()
+    """Each a ``commands.command.Command``."""
+
+    def plugin(self, name: str, signature: str) -> RowPlugin:
+        """One by name; ``InvalidProgram`` where it is not there, or has another signature."""
+        found = self.plugins.get(name)
+        if found is None:
+            raise InvalidProgram(unknown_plugin(name, self.plugins))
+        if str(found.signature) != signature:
+            raise InvalidProgram(
+                f"the plug-in {name} is ({found.signature}) here, and is called as ({signature}): "
+                f"the server has another version of it by now; connect again"
+            )
+        return found
+
+
+class Publications:
+    """The lists of names that this server knows: the one that all servers have, and a newer one.
+
+    A list has a number, and is published to all servers at once. Should its driver die meanwhile,
+    some have the newest list and others the one before: the one that all of them have counts, so it
+    is kept until the driver says that the next one has come everywhere. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lists: dict[int, pb.Publication] = {}
+        self._over = False
+        self._lock = threading.Lock()
+
+    def publish(self, given: pb.Publication, settled: int) -> None:
+        """Keep ``given``, and of all others only number ``settled``, which all servers have.
+
+        Raises ``SessionFenced`` if another driver has taken them over.
+        """
+        with self._lock:
+            if self._over:
+                raise SessionFenced("another driver has taken over the session")
+            before = self._lists.get(settled)
+            self._lists = {given.number: given}
+            if before is not None:
+                self._lists[settled] = before
+
+    def hand_over(self) -> Publications:
+        """The same for another driver; here nothing is published any more."""
+        heirs = Publications()
+        with self._lock:
+            self._over = True
+            heirs._lists = dict(self._lists)
+        return heirs
+
+    def all(self) -> list[pb.Publication]:
+        """Each list."""
+        with self._lock:
+            return list(self._lists.values())
+
+    @property
+    def buffers(self) -> Iterable[int]:
+        """The ids of what has a name in one of the lists."""
+        return {array.buffer for one in self.all() for array in one.arrays}
+
+
+_MOST_REMEMBERED = 4096
+_SESSION_BYTES = 5120
+_CLIENT_BYTES = 3072
+"""Counted for a session, and for each of its clients, besides what they keep here."""
+_VALUE_BYTES = 512
+_KERNEL_BYTES = 1024
+"""Counted for each value, link and reduction of a sweep that is remembered, and of a kernel."""
+
+_BY = " by "
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class Host:
+    """What the sessions of a server share."""
+
+    memory: Memory
+    room: WaitingRoom
+    fair_lock: FairLock
+    peers: Peers
+    open_store: Callable[[str], FileStore]
+    """The store of a URL that a client names, or an error if that is not for clients."""
+    plugins: Plugins = field(default_factory=Plugins)
+    """What the operator has added."""
+    engine: str = "auto"
+    """What runs kernels: one of ``arguments.ENGINES``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    number: int
+    replies: ReplyLog
+    kept: Reservation
+    key: bytes
+
+
+class ServerSession:
+    """What one session has on this server, which is number ``index`` of its ``servers``."""
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        servers: int,
+        host: Host,
+        first_number: int,
+        lease: Lease,
+    ) -> None:
+        """``first_number``: of its clients, all of which get other numbers."""
+        self.epoch = 1
+        """How many drivers it has had; only one with a title has several."""
+        self.name = name
+        self.index = index
+        self.servers = servers
+        self.closed = False
+        self.is_taken = False
+        """Has another driver taken it over?"""
+        self.fenced = False
+        """A client has said that another server has taken the place of this one."""
+        self.lease = lease
+        self.host = host
+        self.store = Store(host.memory)
+        self.keyed = KeyedSpaces(self.store)
+        self.rounds = Rounds(host.memory)
+        self.publications = Publications()
+        self.files = OwnFiles()
+        self.barriers = Barriers(host.room, host.memory)
+        self.call_cache = CallCache(host.memory)
+        self._memory = host.memory
+        self.attached: dict[str, object] = {}
+        """What is held for a client besides, by ``attachment``: the memory that is shared."""
+        self._kept = [host.memory.reserve(_SESSION_BYTES, "a new session")]
+        self._members: dict[str, _Member] = {}
+        self._numbers = iter(range(first_number, first_number + (1 << CLIENT_BITS)))
+        self._sweeps: dict[str, tuple[Sweep, Reservation]] = {}
+        self._parts: dict[tuple[Space, str, Row], Part] = {}
+        self._kernels: dict[tuple[str, int], tuple[Kernel, Reservation]] = {}
+        self._lock = threading.Lock()
+
+    def join(self, client: str, key: bytes) -> int:
+        """Admit ``client`` and return its number in the session; joining twice is joining once.
+
+        Its requests will carry ``key``. Raises ``AuthenticationError`` if another one has its name.
+        """
+        with self._lock:
+            if client in self._members:
+                check_key(self._members[client].key, key)
+            else:
+                number = next(self._numbers, None)
+                if number is None:
+                    raise PSError("too many clients have joined the session; open a new one")
+                kept = self._memory.reserve(_CLIENT_BYTES, "another client of the session")
+                self._members[client] = _Member(number, ReplyLog(self._memory), kept, key)
+            return self._members[client].number
+
+    def pin_name(self, client: str, name: str) -> str:
+        """Under which buffers are kept for ``client``, as long as that is here."""
+        return f"{client}/{name}"
+
+    def leave(self, client: str) -> None:
+        """Forget ``client``; what it made stays."""
+        self.keyed.pins.drop_all(self.pin_name(client, ""))
+        self.store.pins.drop_all(self.pin_name(client, ""))
+        with self._lock:
+            self._members.pop(client, None)
+            for name in list(self.attached):
+                if name.rpartition(_BY)[0] == client:
+                    self.attached.pop(name, None)
+
+    def admit(self, client: str, key: bytes) -> None:
+        """Raise ``SessionUnknown`` for who never joined, ``AuthenticationError`` for another."""
+        member = self._members.get(client)
+        if member is None:
+            raise self._unknown()
+        check_key(member.key, key)
+
+    def has_joined(self, client: str) -> bool:
+        """Is it one of its clients?"""
+        return client in self._members
+
+    def hand_over(self, epoch: int) -> ServerSession:
+        """The session for another driver: buffers that have a name, and nothing else.
+
+        What the clients of this one are about to do counts no more; it is to be closed.
+        """
+        heir = ServerSession(self.name, self.index, self.servers, self.host, 0, self.lease)
+        heir.epoch, heir._numbers = epoch, self._numbers
+        heir.publications = self.publications.hand_over()
+        heir.store.fill(self.store.find(heir.publications.buffers))
+        self.is_taken = True
+        return heir
+
+    def _unknown(self) -> PSError:
+        if self.is_taken or self.epoch > 1:
+            return SessionFenced(
+                "another driver has taken over the session, and this one can do nothing more in "
+                "it; to take it back: distvec.attach(name, addresses, token=)"
+            )
+        return SessionUnknown("this server does not know the client of the session: reconnect")
+
+    def receive(self, request: pb.Request) -> None:
+        """Admit the sender, and free what came along."""
+        self.admit(request.client, request.key)
+        if request.frees:
+            self.store.free(request.frees)
+            if self.keyed.by_number:
+                self.keyed.free(request.frees)
+
+    def reply_log(self, client: str) -> ReplyLog:
+        """What ``client`` was answered lately; ``SessionUnknown`` if it never joined here."""
+        member = self._members.get(client)
+        if member is None:
+            raise self._unknown()
+        return member.replies
+
+    def part(self, array: pb.Array) -> Part:
+        """This server's part of ``array``; ``TypeError`` for an unknown dtype."""
+        return self.part_of(space_of(array.space), array.dtype, tuple(array.row))
+
+    def part_of(self, space: Space, dtype: str, row: Row) -> Part:
+        """This server's part of an array over ``space``; ``TypeError`` for an unknown dtype."""
+        part = self._parts.get((space, dtype, row))
+        if part is None:
+            array = stored_type(space, dtype_of(dtype), row)
+            part = Part(array, *space.range_of(self.index, self.servers))
+            _remember(self._parts, (space, dtype, row), part)
+        return part
+
+    def kernel(self, sweep: Sweep, space: Space) -> Kernel:
+        """The kernel of ``sweep`` over ``space``."""
+        known = self._kernels.get((sweep.digest, space.length))
+        if known is not None:
+            return known[0]
+        kernel = compile_sweep(sweep, space.length, self.host.engine)
+        with suppress(OutOfBudget):  # else it is looked up again
+            kept = self._memory.reserve(_KERNEL_BYTES * len(sweep.types), "a kernel")
+            _remember(self._kernels, (sweep.digest, space.length), (kernel, kept))
+        return kernel
+
+    def sweep(self, message: pb.SweepCall | pb.RowCall) -> Sweep:
+        """The sweep that ``message`` carries or names; ``UnknownSweep`` if it never came whole."""
+        if message.HasField("sweep"):
+            sweep = decode_sweep(message.sweep)
+            verify_sweep(sweep)
+            self._remember_sweep(sweep)
+            return sweep
+        known = self._sweeps.get(message.digest)
+        if known is None:
+            raise UnknownSweep(f"sweep {message.digest} is not known here")
+        return known[0]
+
+    def _remember_sweep(self, sweep: Sweep) -> None:
+        """Keep it if there is memory; the client sends it again where it is not known."""
+        try:
+            size = _VALUE_BYTES * (sweep.size + len(sweep.outputs))
+            kept = self._memory.reserve(size, "a program")
+        except OutOfBudget:
+            self._sweeps.clear()
+            self._kernels.clear()
+            self.call_cache.clear()
+        else:
+            _remember(self._sweeps, sweep.digest, (sweep, kept))
+
+    def close(self) -> None:
+        """Free everything, and end all waits and programs."""
+        self.closed = True
+        self.barriers.close_all()
+        self.store.clear()
+        self.keyed.clear()
+        self.rounds.clear()
+        with self._lock:
+            self._members.clear()
+            self._sweeps.clear()
+            self._kernels.clear()
+            self.call_cache.clear()
+            self._kept.clear()
+            self.attached.clear()
+
+
+def attachment(client: str, process: int) -> str:
+    """The name of what is held for a process that speaks for ``client``: its own, or a server."""
+    return f"{client}{_BY}{process}"
+
+
+def _remember(memory: dict[Key, Value], key: Key, value: Value) -> None:
+    """Add to a bounded memory of what can be made again."""
+    if len(memory) >= _MOST_REMEMBERED:
+        memory.clear()
+    memory[key] = value
+
 
 VERSION = "0.1.0"
 

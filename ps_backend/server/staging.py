@@ -29,7 +29,7 @@ from ps_backend.server.inputs import (
     ViewInput,
 )
 from ps_backend.server.peers import Asked, Neighbours
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.memory import Memory
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ps_backend.errors import PSError
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts
+from ps_backend.wire.protocol import Parts
 
 
 class Unavailable(ConnectionError):

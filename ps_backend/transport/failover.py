@@ -11,7 +11,7 @@ from typing import Protocol
 from ps_backend.errors import EpochFenced, ServerLost
 from ps_backend.transport.base import Answer, Closed, Pending, Transport, Unavailable
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts
+from ps_backend.wire.protocol import Parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Protocol, cast
 
-from ps_backend.wire.chunks import Parts
+from ps_backend.wire.protocol import Parts
 
 Silent = Callable[[bool], None]
 """Called whenever nothing could be sent, or came, for the time that was set, with whether a message

@@ -37,8 +37,7 @@ from ps_backend.transport.framed import (
 from ps_backend.transport.timeouts import PING_ANSWER_SECONDS, PING_SECONDS, Look, check_silence
 from ps_backend.transport.tls import Tls, client_context
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts
-from ps_backend.wire.errors import PayloadBroken
+from ps_backend.wire.protocol import Parts, PayloadBroken
 
 _LOG = logging.getLogger(__name__)
 

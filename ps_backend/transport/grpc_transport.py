@@ -36,7 +36,7 @@ from ps_backend.transport.timeouts import (
 )
 from ps_backend.transport.tls import Tls, open_channel
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import (
+from ps_backend.wire.protocol import (
     SMALL_BYTES,
     Parts,
     chunk_field,

@@ -28,8 +28,7 @@ import numpy.typing as npt
 
 from ps_backend.transport.base import Answer, Unavailable
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts
-from ps_backend.wire.errors import NothingShared, PayloadBroken
+from ps_backend.wire.protocol import NothingShared, Parts, PayloadBroken
 
 SLOTS = 4
 SLOT_BYTES = 4 << 20

@@ -1,4 +1,4 @@
-"""The numbers, names and secrets that client and server must agree on, also at barriers.
+"""What client and server must agree on besides messages: numbers, names, secrets, errors, chunks.
 
 Whoever opens a session makes a secret. The session's name follows from it and may be known to all:
 to open or join the session one shows the secret, and a server needs to remember nothing to see that
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ps_backend import errors
 from ps_backend.errors import AuthenticationError
 from ps_backend.program.types import ArrayType
+from ps_backend.wire import ps_pb2 as pb
 
 PROTOCOL = 9
 """Version of the messages; a client and a server of different versions refuse to talk."""
@@ -161,3 +163,184 @@ class Total:
     source: int | None = None
     op: str = "add"
     slot: int = 0
+
+
+_MOST_ERROR_TEXT = 2000
+"""Characters: an error may quote a program of any size, and a server keeps its latest replies."""
+
+
+class UnknownSweep(errors.PSError):
+    """A program names a sweep that the server has not seen; the client then sends it whole."""
+
+
+class PayloadBroken(errors.PSError):
+    """The payload of a request is shorter or longer than announced, mostly as the sender left."""
+
+
+class GoneBefore(errors.BufferLost):
+    """A buffer was made before this server took the place of one that was lost."""
+
+
+class Abandoned(errors.PSError):
+    """A program was ended before its time, as nobody waits for it any more."""
+
+
+class NothingShared(errors.PSError):
+    """The server cannot share memory with the client; it did not look at the request."""
+
+
+class Crowded(errors.PSError):
+    """So many requests wait on a server that it takes no more; the client then asks later."""
+
+
+class TooEarly(errors.PSError):
+    """What a request waits for has not happened in time; the client then asks again."""
+
+
+class UnknownView(errors.PSError):
+    """A request names keys by a view that is not here; the client then sends the keys."""
+
+
+class NotAlong(errors.PSError):
+    """A question is not about an array of the type that was to come along with it."""
+
+
+_KINDS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.PSError,
+        errors.ServerLost,
+        errors.PeerLost,
+        errors.SessionUnknown,
+        errors.BufferLost,
+        errors.OutOfBudget,
+        errors.AuthenticationError,
+        errors.InvalidProgram,
+        errors.FunctionFailed,
+        errors.ProgramCancelled,
+        errors.LayoutChanged,
+        errors.RoundClosed,
+        errors.StaleRequest,
+        errors.MailboxClosed,
+        errors.LoopClosed,
+        errors.AttemptFenced,
+        errors.RoundLost,
+        errors.StoreFailed,
+        errors.StoreUnseen,
+        errors.Corrupted,
+        errors.CheckpointIncomplete,
+        errors.EpochFenced,
+        errors.SessionFenced,
+        errors.SessionExpired,
+        Crowded,
+        TooEarly,
+        NotAlong,
+        NothingShared,
+        UnknownSweep,
+        UnknownView,
+        GoneBefore,
+        Abandoned,
+        PayloadBroken,
+        ValueError,
+        IndexError,
+        TypeError,
+        NotImplementedError,
+        MemoryError,
+        OverflowError,
+    )
+}
+
+
+def encode_error(error: Exception) -> pb.Reply:
+    """A reply that makes ``decode_error`` raise the same, or what it is a case of.
+
+    Of classes that are nothing known it makes ``PSError``.
+    """
+    text = str(error)
+    if len(text) > _MOST_ERROR_TEXT:
+        text = text[:_MOST_ERROR_TEXT] + " ..."
+    kind = type(error).__name__
+    if kind not in _KINDS:
+        known = (one.__name__ for one in type(error).__mro__ if _KINDS.get(one.__name__) is one)
+        kind = next(known, "")
+    if kind:
+        return pb.Reply(error=pb.Error(kind=kind, message=text))
+    text = f"the server failed with {type(error).__name__}: {text}"
+    return pb.Reply(error=pb.Error(kind=errors.PSError.__name__, message=text))
+
+
+def decode_error(error: pb.Error, address: str) -> Exception:
+    """The exception that ``error`` describes; failures of the servers also name the server."""
+    kind = _KINDS.get(error.kind, errors.PSError)
+    where = f" (server {address})" if issubclass(kind, errors.PSError) else ""
+    return kind(error.message + where)
+
+
+CHUNK_BYTES = 1 << 20
+"""Bulk data goes in pieces of this size, which is where loopback and HTTP/2 are fastest."""
+
+SMALL_BYTES = 1 << 18
+"""A payload up to this size travels inside one unary call, a larger one as a stream of chunks."""
+
+Parts = Sequence[memoryview]
+"""Payload as it lies in memory: flat byte views, sent one after the other."""
+
+_CHUNK_TAG = 15 << 3 | 2  # field 15 (`chunk` of Request and of Reply), length-delimited
+
+
+def byte_view(array: np.ndarray) -> memoryview:
+    """The memory of a C-contiguous array as flat bytes, without a copy."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def chunk_frames(parts: Parts) -> Iterator[bytes]:
+    """``parts`` as serialized messages with nothing but a chunk: one copy, and none by protobuf."""
+    for part in parts:
+        for start in range(0, len(part), CHUNK_BYTES):
+            piece = part[start : start + CHUNK_BYTES]
+            yield b"".join((_chunk_header(len(piece)), piece))
+
+
+def chunk_field(parts: Parts) -> bytes:
+    """``parts`` as one chunk, to be appended to a serialized message that has none."""
+    return b"".join((_chunk_header(sum(map(len, parts))), *parts))
+
+
+def chunk_of(frame: bytes) -> memoryview:
+    """The chunk in a serialized message of ``chunk_frames``, without a copy."""
+    size = position = 0
+    if frame[:1] == bytes((_CHUNK_TAG,)):
+        for position in range(1, min(len(frame), 11)):
+            byte = frame[position]
+            size |= (byte & 0x7F) << 7 * (position - 1)
+            if byte < 0x80:
+                break
+        if len(frame) == position + 1 + size:
+            return memoryview(frame)[position + 1 :]
+    raise PayloadBroken("expected a message with nothing but a chunk of payload")
+
+
+def _chunk_header(size: int) -> bytes:
+    header = bytearray((_CHUNK_TAG,))
+    while size > 0x7F:
+        header.append(size & 0x7F | 0x80)
+        size >>= 7
+    header.append(size)
+    return bytes(header)
+
+
+def copy_chunks(chunks: Iterable[memoryview], target: memoryview) -> int:
+    """Copy ``chunks`` one after the other into ``target``; ``PayloadBroken`` unless they fill it.
+
+    Returns the number of bytes.
+    """
+    position = 0
+    for chunk in chunks:
+        end = position + len(chunk)
+        if end > len(target):
+            raise PayloadBroken(f"more than the announced {len(target)} bytes of payload came")
+        target[position:end] = chunk
+        position = end
+    if position != len(target):
+        raise PayloadBroken(f"{position} of {len(target)} bytes of payload came")
+    return position

@@ -10,7 +10,7 @@ from ps_backend.errors import BufferLost, PSError
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb
 from tests.architecture.apart import TOKEN, servers

@@ -18,7 +18,7 @@ from ps_backend.server.service import Incarnation, Service
 from ps_backend.transport import Answer, Unavailable, follow_all
 from ps_backend.transport.failover import Location
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts, copy_chunks
+from ps_backend.wire.protocol import Parts, copy_chunks
 from tests.durability.disk import Disk
 
 MEMORY = 1 << 28

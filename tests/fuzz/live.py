@@ -22,7 +22,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.transport.grpc_transport import SERVICE, TOKEN_KEY
 from ps_backend.transport.tls import open_channel
-from ps_backend.wire.chunks import CHUNK_BYTES, chunk_field
+from ps_backend.wire.protocol import CHUNK_BYTES, chunk_field
 from tests.fuzz.batches import messages
 from tests.fuzz.http2 import ABUSES, KEPT_BY_GRPC, Metadata, abuse
 from tests.fuzz.recordings import ADDRESSES, STORE, Recorded, written

@@ -24,8 +24,7 @@ from ps_backend.program.sweep import Combination, Link, Program, Reduction, Step
 from ps_backend.program.types import ValueType, array_type
 from ps_backend.transport import Answer
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts
-from ps_backend.wire.protocol import ReleaseStep, Total, Winner, session_name
+from ps_backend.wire.protocol import Parts, ReleaseStep, Total, Winner, session_name
 
 _F8, _I8, _B = ValueType("float64"), ValueType("int64"), ValueType("bool")
 _SPACE = DenseSpace(1500)

@@ -20,10 +20,9 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Incarnation, Service
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.errors import _KINDS
-from ps_backend.wire.protocol import session_name
+from ps_backend.wire.protocol import _KINDS, session_name
 from tests.fuzz.recordings import ADDRESSES, KEY, PLUGINS, SECRET, STORE, Recorded, written
 
 MEMORY = 24 << 20

@@ -22,7 +22,7 @@ from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.service import Service
 from ps_backend.transport import Answer, Transport, Unavailable
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts
+from ps_backend.wire.protocol import Parts
 from tests.waiting import PATIENCE, join_all
 
 TOKEN = "a token for tests"

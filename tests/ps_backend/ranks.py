@@ -10,7 +10,7 @@ from ps_backend.client.loop import LoopRank
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.errors import ServerLost
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.wire.errors import TooEarly
+from ps_backend.wire.protocol import TooEarly
 from tests.ps_backend.helpers import Faulty, in_process, share
 
 LENGTH = 5000

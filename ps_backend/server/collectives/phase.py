@@ -19,7 +19,7 @@ from ps_backend.server.peers import Asked, Neighbours, wait_for_all
 from ps_backend.server.state.memory import Memory, MemoryBlock
 from ps_backend.server.state.store import Buffer, Workspace
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
+from ps_backend.wire.protocol import byte_view
 
 Array = npt.NDArray[Any]
 

@@ -13,7 +13,7 @@ from ps_backend.program.types import ArrayType
 from ps_backend.server.collectives import PHASES
 from ps_backend.server.collectives.phase import Phase
 from ps_backend.server.peers import Neighbours
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.store import Buffer, Part, Workspace
 
 

@@ -17,15 +17,22 @@ from ps_backend.server.bounds import verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.commands.row_programs import call_bounds, reserve_rows, stage_rows
 from ps_backend.server.commands.rows import received, wanted
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.barriers import MAILBOX_BYTES, Mailbox, Question
 from ps_backend.server.state.clocks import Clocks, Push
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.store import Buffer, Rows
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
-from ps_backend.wire.errors import NotAlong, TooEarly
-from ps_backend.wire.protocol import OPERATIONS, Key, ReleaseStep, Winner, check_size
+from ps_backend.wire.protocol import (
+    OPERATIONS,
+    Key,
+    NotAlong,
+    ReleaseStep,
+    TooEarly,
+    Winner,
+    byte_view,
+    check_size,
+)
 
 _KINDS = ("round", "mailbox", "loop")
 

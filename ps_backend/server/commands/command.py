@@ -13,12 +13,11 @@ from itertools import chain
 from typing import Any
 
 from ps_backend.server.bounds import no_bounds, verify_sender
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.store import Buffer, SharedArray
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import Parts, copy_chunks
-from ps_backend.wire.errors import PayloadBroken
+from ps_backend.wire.protocol import Parts, PayloadBroken, copy_chunks
 
 
 def _wanted() -> bool:

@@ -17,14 +17,14 @@ from ps_backend.errors import BufferLost, StoreFailed, StoreUnseen
 from ps_backend.limits import check, check_name
 from ps_backend.server.bounds import verify_array
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.files import OwnFiles
 from ps_backend.server.state.keyed.space import SnapshotRows, SpaceSnapshot, take_snapshot
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import decode_piece, encode_array, encode_piece
-from ps_backend.wire.errors import GoneBefore
 from ps_backend.wire.keyed import encode_copy
+from ps_backend.wire.protocol import GoneBefore
 
 _MOST_OFFSET = 1 << 53
 """Bytes of a file, about: all that an array may have."""

@@ -19,14 +19,14 @@ from ps_backend.program.types import ValueType, dtype_of
 from ps_backend.server.bounds import verify_array, verify_row
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.commands.files import read_saved
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.keyed.admission import Admission, ExactCounts, Sketch
 from ps_backend.server.state.keyed.space import Counts, KeyedRows, KeyedSpace
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import decode_type
 from ps_backend.wire.keyed import decode_fill, decode_state, encode_state
+from ps_backend.wire.protocol import byte_view
 
 Array = npt.NDArray[Any]
 

@@ -23,15 +23,14 @@ from ps_backend.server.collectives.run import ReadyPhase, parts_made, prepare
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.inputs import pieces_of
 from ps_backend.server.peers import Neighbours, wait_for_all
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.staging import Staging, fetch_little, stage
 from ps_backend.server.state.call_cache import SmallCall
 from ps_backend.server.state.memory import Memory, MemoryBlock, Reservation
 from ps_backend.server.state.store import Buffer, Part
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import decode_call, decode_collective
-from ps_backend.wire.errors import Abandoned
+from ps_backend.wire.protocol import Abandoned, byte_view
 
 
 def _bounds(body: pb.Fetch) -> None:

@@ -16,16 +16,14 @@ from ps_backend.program.types import ValueType
 from ps_backend.server.bounds import verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.commands.keyed_spaces import verify_part
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.keyed.row_run import PreparedRows, RowRun, StagedRows
 from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
 from ps_backend.server.state.keyed.user_function import UserFunctionRun
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
-from ps_backend.wire.errors import UnknownView
 from ps_backend.wire.keyed import check_keys_size, decode_keys, decode_row_program, padded
-from ps_backend.wire.protocol import Winner
+from ps_backend.wire.protocol import UnknownView, Winner, byte_view
 from ps_backend.wire.quantize import check_kind, narrow, narrowed, travelling, widen
 
 Array = npt.NDArray[Any]

@@ -13,13 +13,12 @@ from ps_backend.kernels.collectives.partition import take
 from ps_backend.limits import MOST_FORCED_BYTES, check
 from ps_backend.server.bounds import verify_array, verify_space
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.memory import MemoryBlock, rounded
 from ps_backend.server.state.store import Buffer, Part, Rows
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import byte_view
 from ps_backend.wire.codec import space_of
-from ps_backend.wire.protocol import Winner
+from ps_backend.wire.protocol import Winner, byte_view
 
 _INDEX_BYTES = 8
 

@@ -6,7 +6,7 @@ from ps_backend import limits
 from ps_backend.limits import check, check_name
 from ps_backend.server.bounds import verify_array
 from ps_backend.server.commands.command import Payload, Response, command
-from ps_backend.server.session import ServerSession
+from ps_backend.server.sessions import ServerSession
 from ps_backend.wire import ps_pb2 as pb
 
 

@@ -17,7 +17,7 @@ from ps_backend.server.commands import (
     session,
 )
 from ps_backend.server.commands.command import Command
-from ps_backend.server.session import Plugins
+from ps_backend.server.sessions import Plugins
 from ps_backend.wire import ps_pb2 as pb
 
 

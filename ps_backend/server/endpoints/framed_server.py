@@ -37,7 +37,7 @@ from ps_backend.transport.framed import (
 )
 from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.errors import PayloadBroken
+from ps_backend.wire.protocol import PayloadBroken
 
 _LOG = logging.getLogger(__name__)
 

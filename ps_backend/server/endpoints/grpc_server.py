@@ -29,8 +29,13 @@ from ps_backend.server.state.barriers import MOST_WAITING
 from ps_backend.transport.grpc_transport import MOST_REPLY_BYTES, GrpcTransport, check_token
 from ps_backend.transport.timeouts import SERVER_OPTIONS
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import chunk_field, chunk_frames, chunk_of
-from ps_backend.wire.errors import PayloadBroken, encode_error
+from ps_backend.wire.protocol import (
+    PayloadBroken,
+    chunk_field,
+    chunk_frames,
+    chunk_of,
+    encode_error,
+)
 
 _THREADS = 64 + MOST_WAITING + MOST_SILENT
 _LOOK_SECONDS = 0.5

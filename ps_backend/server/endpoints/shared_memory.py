@@ -13,11 +13,11 @@ import grpc
 from ps_backend.errors import OutOfBudget, PSError
 from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.service import Service
-from ps_backend.server.session import attachment
+from ps_backend.server.sessions import attachment
 from ps_backend.server.state.memory import Reservation
 from ps_backend.transport.shared_memory import NEXT, SLOT_BYTES, SLOTS, WHOLE_BYTES, Segment, pieces
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.errors import NothingShared, PayloadBroken, encode_error
+from ps_backend.wire.protocol import NothingShared, PayloadBroken, encode_error
 
 _SHARE = 4
 """Segments take at most this part of the budget, so that a small one is left to arrays."""

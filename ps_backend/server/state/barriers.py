@@ -21,8 +21,7 @@ from ps_backend.errors import MailboxClosed, PSError
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.store import Rows
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.errors import Crowded
-from ps_backend.wire.protocol import LONGEST_WAIT_SECONDS, MOST_ANSWER_BYTES, check_size
+from ps_backend.wire.protocol import LONGEST_WAIT_SECONDS, MOST_ANSWER_BYTES, Crowded, check_size
 
 MOST_WAITING = 512
 """Waits that a server has at once: each holds one of its threads."""

@@ -23,7 +23,7 @@ from ps_backend.errors import AttemptFenced, BufferLost, LoopClosed
 from ps_backend.server.state.barriers import Barrier, WaitingRoom
 from ps_backend.server.state.memory import MemoryBlock
 from ps_backend.server.state.store import Rows, SharedArray
-from ps_backend.wire.errors import TooEarly
+from ps_backend.wire.protocol import TooEarly
 
 Where = npt.NDArray[np.int64] | None
 """Local indices, or None for all."""

@@ -21,8 +21,7 @@ from ps_backend.errors import BufferLost, InvalidProgram, OutOfBudget
 from ps_backend.program.types import ArrayType
 from ps_backend.server.state.files import Pins
 from ps_backend.server.state.memory import Memory, MemoryBlock
-from ps_backend.wire.errors import GoneBefore
-from ps_backend.wire.protocol import COUNTER_BITS
+from ps_backend.wire.protocol import COUNTER_BITS, GoneBefore
 
 
 class LostBuffers:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
-from ps_backend.server.session import Lease
+from ps_backend.server.sessions import Lease
 from tests.ps_backend.helpers import TOKEN, served
 
 ROOT = str(Path(__file__).parents[3])

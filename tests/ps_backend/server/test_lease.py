@@ -19,7 +19,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.service import Service
-from ps_backend.server.session import Lease
+from ps_backend.server.sessions import Lease
 from tests.ps_backend.helpers import QUICK, TOKEN, in_process, put
 from tests.waiting import join_all, wait_for
 

@@ -12,8 +12,7 @@ from ps_backend.errors import MailboxClosed, PSError, SessionUnknown
 from ps_backend.server.state import barriers as state
 from ps_backend.server.state.barriers import WaitingRoom
 from ps_backend.server.state.memory import Memory
-from ps_backend.wire.errors import Crowded
-from ps_backend.wire.protocol import MOST_VALUE_BYTES
+from ps_backend.wire.protocol import MOST_VALUE_BYTES, Crowded
 from tests.ps_backend.helpers import REPEATED, TOKEN, Faulty, in_process, served
 from tests.ps_backend.mailboxes import LONG, SPACE, TYPE, opened
 from tests.waiting import FOR_EVER

@@ -12,8 +12,7 @@ from ps_backend.program.types import DTYPES, array_type
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
-from ps_backend.wire.errors import NotAlong
-from ps_backend.wire.protocol import MOST_VALUE_BYTES
+from ps_backend.wire.protocol import MOST_VALUE_BYTES, NotAlong
 from tests.ps_backend.helpers import QUICK, Faulty, in_process, put
 from tests.ps_backend.mailboxes import LONG, SPACE, TYPE, opened
 from tests.ps_backend.requests import Sender, ask

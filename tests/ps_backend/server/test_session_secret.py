@@ -12,8 +12,7 @@ from ps_backend.program.types import array_type
 from ps_backend.transport import GrpcTransport
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_array
-from ps_backend.wire.errors import decode_error
-from ps_backend.wire.protocol import PROTOCOL, new_key, session_name
+from ps_backend.wire.protocol import PROTOCOL, decode_error, new_key, session_name
 from tests.ps_backend.helpers import TOKEN, dot, put, served
 from tests.ps_backend.requests import ask, barrier
 

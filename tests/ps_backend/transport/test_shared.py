@@ -40,7 +40,7 @@ from ps_backend.transport.shared_memory import (
     pieces,
 )
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.chunks import chunk_frames
+from ps_backend.wire.protocol import chunk_frames
 from tests.ps_backend.helpers import REPEATED, TOKEN, impatient, in_process, put, served
 from tests.waiting import wait_for
 

@@ -12,8 +12,9 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import DTYPES, ValueType
 from ps_backend.program.views import View
-from ps_backend.wire import chunks, codec
-from ps_backend.wire import errors as wire_errors
+from ps_backend.wire import codec
+from ps_backend.wire import protocol as chunks
+from ps_backend.wire import protocol as wire_errors
 from ps_backend.wire import ps_pb2 as pb
 
 small = st.integers(0, 2**20)
