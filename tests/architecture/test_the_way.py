@@ -28,7 +28,7 @@ def test_the_way_is_short() -> None:
             z = 2 * x + y
             return float(z @ x)
 
-        check(value, most_calls=265, most_files=41)
+        check(value, most_calls=265, most_files=39)
 
 
 def test_the_way_is_shorter_where_there_is_nothing_to_rewrite() -> None:
@@ -39,7 +39,7 @@ def test_the_way_is_shorter_where_there_is_nothing_to_rewrite() -> None:
         def value() -> float:
             return float(abs(x - y).max())
 
-        check(value, most_calls=175, most_files=39)
+        check(value, most_calls=175, most_files=38)
 
 
 def test_the_way_of_what_is_written_is_short(tmp_path: Path) -> None:
@@ -48,9 +48,9 @@ def test_the_way_of_what_is_written_is_short(tmp_path: Path) -> None:
         x, table = ps.array(np.arange(1000.0)), ps.keys().table(4)
         table.optimizer(dv.rows.adagrad(0.1))
         keys, gradients = np.arange(10), np.ones((10, 4), np.float32)
-        check(lambda: x.push([1, 5, 700], np.ones(3)), most_calls=175, most_files=33)
-        check(lambda: table.step(keys, gradients), most_calls=450, most_files=48)
-        check(lambda: dv.save(tmp_path / "w.npy", w=2 * x), most_calls=350, most_files=46)
+        check(lambda: x.push([1, 5, 700], np.ones(3)), most_calls=175, most_files=31)
+        check(lambda: table.step(keys, gradients), most_calls=450, most_files=44)
+        check(lambda: dv.save(tmp_path / "w.npy", w=2 * x), most_calls=350, most_files=45)
 
 
 def check(value: Callable[[], object], *, most_calls: int, most_files: int) -> None:

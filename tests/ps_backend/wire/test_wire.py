@@ -13,7 +13,7 @@ from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep, 
 from ps_backend.program.types import DTYPES, ValueType
 from ps_backend.program.views import View
 from ps_backend.wire import codec
-from ps_backend.wire import protocol as chunks
+from ps_backend.wire import protocol
 from ps_backend.wire import protocol as wire_errors
 from ps_backend.wire import ps_pb2 as pb
 
@@ -164,25 +164,25 @@ def test_a_structure_goes_along_only_once():
 @given(st.lists(st.binary(max_size=300), max_size=4))
 def test_chunks_are_plain_protobuf_and_come_back(pieces):
     parts = [memoryview(piece) for piece in pieces]
-    frames = list(chunks.chunk_frames(parts))
+    frames = list(protocol.chunk_frames(parts))
     whole = b"".join(pieces)
     assert b"".join(pb.Request.FromString(frame).chunk for frame in frames) == whole
     target = bytearray(len(whole))
-    chunks.copy_chunks(map(chunks.chunk_of, frames), memoryview(target))
+    protocol.copy_chunks(map(protocol.chunk_of, frames), memoryview(target))
     assert target == whole
-    assert pb.Reply.FromString(chunks.chunk_field(parts)).chunk == whole
+    assert pb.Reply.FromString(protocol.chunk_field(parts)).chunk == whole
 
 
 def test_bulk_is_cut_into_chunks():
-    data = memoryview(bytes(2 * chunks.CHUNK_BYTES + 5))
-    sizes = [len(chunks.chunk_of(frame)) for frame in chunks.chunk_frames([data])]
-    assert sizes == [chunks.CHUNK_BYTES, chunks.CHUNK_BYTES, 5]
+    data = memoryview(bytes(2 * protocol.CHUNK_BYTES + 5))
+    sizes = [len(protocol.chunk_of(frame)) for frame in protocol.chunk_frames([data])]
+    assert sizes == [protocol.CHUNK_BYTES, protocol.CHUNK_BYTES, 5]
 
 
 @given(st.binary(max_size=64))
 def test_a_frame_that_is_no_chunk_is_refused_or_is_one(frame):
     try:
-        chunk = bytes(chunks.chunk_of(frame))
+        chunk = bytes(protocol.chunk_of(frame))
     except wire_errors.PayloadBroken:
         return
     assert pb.Request.FromString(frame).chunk == chunk
@@ -191,7 +191,7 @@ def test_a_frame_that_is_no_chunk_is_refused_or_is_one(frame):
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_payload_of_another_size_is_refused(size):
     with pytest.raises(wire_errors.PayloadBroken, match="4 bytes"):
-        chunks.copy_chunks([memoryview(bytes(size))], memoryview(bytearray(4)))
+        protocol.copy_chunks([memoryview(bytes(size))], memoryview(bytearray(4)))
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_an_unexpected_error_names_its_class():
 
 def test_byte_views_share_memory():
     array = np.zeros(3)
-    chunks.byte_view(array)[7] = 0x40
+    protocol.byte_view(array)[7] = 0x40
     assert array[0] == 2.0
 
 
