@@ -1,17 +1,17 @@
 """Collectives on a server: for each kind of ``program.collectives`` one function a phase.
 
 ``phase``  gives such a function its part of the arrays, its workspace, those of other servers, and
-the blocks of its part, shared out to threads; ``run`` runs phases within programs. The other
-modules are those of ``SUBJECTS``: ``PHASES`` of each says by kind the functions that it has.
+the blocks of its part, shared out to threads; ``run`` runs phases within programs. Each other
+module has a table ``PHASES``: by kind, the functions of its phases.
 """
 
 from __future__ import annotations
 
-from ps_backend.program.collectives import TABLE
-from ps_backend.server.collectives import counts, scans, scatters, searches, sorting, tsqr
-from ps_backend.server.collectives.phase import PhaseFunction
+from importlib import import_module
+from pkgutil import iter_modules
 
-SUBJECTS = (counts, scans, scatters, searches, sorting, tsqr)
+from ps_backend.program.collectives import TABLE
+from ps_backend.server.collectives.phase import PhaseFunction
 
 PHASES: dict[str, tuple[PhaseFunction, ...]] = {}
 """By kind, the functions of its phases."""
@@ -26,6 +26,6 @@ def register(kind: str, *phases: PhaseFunction) -> None:
         raise ValueError(f"there are phases of {kind!r} already")
 
 
-for _subject in SUBJECTS:
-    for _kind, _phases in _subject.PHASES.items():
+for _module in iter_modules(__path__, f"{__name__}."):
+    for _kind, _phases in getattr(import_module(_module.name), "PHASES", {}).items():
         register(_kind, *_phases)

@@ -10,7 +10,7 @@ import numpy as np
 from ps_backend.errors import InvalidProgram
 from ps_backend.program.collectives import CollectiveCall, verify_collective
 from ps_backend.program.types import ArrayType
-from ps_backend.server.collectives import PHASES
+from ps_backend.server import collectives
 from ps_backend.server.collectives.phase import Phase
 from ps_backend.server.peers import Neighbours
 from ps_backend.server.sessions import ServerSession
@@ -32,7 +32,7 @@ class ReadyPhase:
     ) -> list[bytes]:
         """Run it; returns what the client keeps, if it is this server that says so."""
         call = self.call
-        functions = PHASES[call.kind]
+        functions = collectives.PHASES[call.kind]
         some = functions if call.whole else functions[call.phase : call.phase + 1]
         for function in some:
             is_last = call.is_last and function is some[-1]
