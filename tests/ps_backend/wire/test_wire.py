@@ -12,9 +12,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import DTYPES, ValueType
 from ps_backend.program.views import View
-from ps_backend.wire import codec
-from ps_backend.wire import protocol
-from ps_backend.wire import protocol as wire_errors
+from ps_backend.wire import codec, protocol
 from ps_backend.wire import ps_pb2 as pb
 
 small = st.integers(0, 2**20)
@@ -183,14 +181,14 @@ def test_bulk_is_cut_into_chunks():
 def test_a_frame_that_is_no_chunk_is_refused_or_is_one(frame):
     try:
         chunk = bytes(protocol.chunk_of(frame))
-    except wire_errors.PayloadBroken:
+    except protocol.PayloadBroken:
         return
     assert pb.Request.FromString(frame).chunk == chunk
 
 
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_payload_of_another_size_is_refused(size):
-    with pytest.raises(wire_errors.PayloadBroken, match="4 bytes"):
+    with pytest.raises(protocol.PayloadBroken, match="4 bytes"):
         protocol.copy_chunks([memoryview(bytes(size))], memoryview(bytearray(4)))
 
 
@@ -203,15 +201,15 @@ def test_a_payload_of_another_size_is_refused(size):
     ],
 )  # fmt: skip
 def test_an_error_comes_back_as_its_class(kind):
-    got = wire_errors.decode_error(wire_errors.encode_error(kind("what and why")).error, "host:1")
+    got = protocol.decode_error(protocol.encode_error(kind("what and why")).error, "host:1")
     assert type(got) is kind
     assert str(got).startswith("what and why")
     assert ("host:1" in str(got)) == issubclass(kind, errors.PSError)
 
 
 def test_an_unexpected_error_names_its_class():
-    got = wire_errors.decode_error(
-        wire_errors.encode_error(ZeroDivisionError("oh")).error, "host:1"
+    got = protocol.decode_error(
+        protocol.encode_error(ZeroDivisionError("oh")).error, "host:1"
     )
     assert type(got) is errors.PSError
     assert "ZeroDivisionError: oh" in str(got)
@@ -224,7 +222,7 @@ def test_byte_views_share_memory():
 
 
 def test_errors_of_other_classes_are_what_they_are_cases_of():
-    sent = wire_errors.encode_error(np.linalg.LinAlgError("Singular matrix"))
-    got = wire_errors.decode_error(sent.error, "host:1")
+    sent = protocol.encode_error(np.linalg.LinAlgError("Singular matrix"))
+    got = protocol.decode_error(sent.error, "host:1")
     assert type(got) is ValueError
     assert str(got) == "Singular matrix"
