@@ -208,9 +208,7 @@ def test_an_error_comes_back_as_its_class(kind):
 
 
 def test_an_unexpected_error_names_its_class():
-    got = protocol.decode_error(
-        protocol.encode_error(ZeroDivisionError("oh")).error, "host:1"
-    )
+    got = protocol.decode_error(protocol.encode_error(ZeroDivisionError("oh")).error, "host:1")
     assert type(got) is errors.PSError
     assert "ZeroDivisionError: oh" in str(got)
 
