@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 from distvec.durability.policy import Durability
 from distvec.session import Directory, Session
@@ -23,24 +23,61 @@ def local(
     plugins: Sequence[str] = (),
     engine: str = "auto",
 ) -> Session:
-    """A session on servers of its own on this machine.
+    """Start parameter servers on this machine, and open a session on them.
 
-    ``servers`` sub-processes are started, reached through gRPC on loopback, and stopped with the
-    session; they end by themselves if this process dies. With ``in_process=True`` the servers are
-    objects in this process. ``memory`` is the budget of each server, in bytes or as ``"2g"``.
+    Parameters
+    ----------
+    servers : int, default 2
+        Number of server processes. They listen on the loopback address, stop with the session,
+        and exit by themselves if this process dies.
+    in_process : bool, default False
+        Run the servers as objects in this process, without sockets; useful for tests.
+    memory : int or str, optional
+        Memory limit of each server: bytes, or a string like ``"2g"``. Default: an equal share of
+        80 % of the machine's memory.
+    restart : bool, default True
+        Whether to replace a server that exits or does not respond for ten seconds. The new one is
+        empty. With ``False``, the first exit ends the session.
+    durability : {"none", "rollback"}, default "none"
+        With "rollback", the solvers of ``optim`` checkpoint their states and resume after a server
+        is lost. Their results are bitwise identical to an uninterrupted run.
+    checkpoint : str or path-like, optional
+        Directory or URL of checkpoints. Required by "rollback".
+    plugins : sequence of str, optional
+        Modules, such as ``"package.module"``, whose functions ``dv.rows.plugin`` can run on the
+        servers.
+    engine : {"auto", "numexpr"}, default "auto"
+        With "numexpr", servers compute with numexpr and NumPy, and compile no code. Results are
+        bitwise identical.
 
-    A process that dies, or gives no sign for ten seconds, is started again, empty: what needs an
-    array of which it held a part raises ``ServerLost``, everything else goes on. One that dies
-    three times soon after its start is given up. With ``restart=False`` the first death ends the
-    session.
+    Returns
+    -------
+    Session
+        The session. Close it, or use it in a ``with`` statement.
 
-    ``checkpoint``: a directory for checkpoints. With ``durability="rollback"`` the solvers of
-    ``optim`` keep their states there, and when a server is lost bring everything back to the last
-    one, and go on to the same bits.
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or "rollback" has no ``checkpoint``.
+    PSError
+        If a server does not start.
 
-    ``plugins``: modules, as ``"package.module"``, whose functions ``dv.rows.plugin`` then runs on
-    the servers (docs/how-to/rows.md). ``engine="numexpr"``: they compute by numexpr and NumPy, and
-    compile nothing; no bit of a result changes (docs/how-to/make_it_fast.md).
+    See Also
+    --------
+    connect : Open a session on running servers.
+
+    Notes
+    -----
+    After a server was replaced, operations on an array that had a part on it raise ``ServerLost``;
+    other arrays stay usable. A server that exits three times soon after its start is not replaced
+    again.
+
+    Examples
+    --------
+    >>> with dv.local(2, in_process=True) as session:
+    ...     x = session.arange(5.0)
+    ...     print(float(x @ x))
+    30.0
     """
     added = extensions(plugins, engine)
     servers = server_count(servers)
@@ -74,18 +111,62 @@ def connect(
     name: str | None = None,
     durability: str = "none",
     checkpoint: Directory = None,
-    **tls: Any,
+    tls: str | Path | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
 ) -> Session:
-    """A session on running servers: ``"host:port,host:port"`` or a sequence of addresses.
+    """Open a session on running servers.
 
-    ``token`` is what ``distvec serve --token-file`` has in its file. If this process dies, the
-    servers free its arrays after ``lease`` seconds: ten minutes, unless they were started with
-    another ``--lease``. While it lives it renews the lease by itself. ``name``: within that time
-    ``attach`` can take the session over. ``durability`` and ``checkpoint`` as of ``local``; with
-    "rollback" a server that died is waited for: whoever keeps the servers is to start another one
-    at the same address. Of servers with TLS ``tls="authority.pem"`` is the certificate of who
-    signed theirs; ``tls_cert`` and ``tls_key`` are the files of your own, where they ask for it
-    (docs/operate/security.md).
+    Parameters
+    ----------
+    addresses : str or sequence of str
+        Addresses of all servers: ``"host:port,host:port"`` or a list.
+    token : str, optional
+        The secret in the file of ``distvec serve --token-file``.
+    timeout : float, default 10.0
+        Seconds to wait for the first reply of each server.
+    lease : float, optional
+        Seconds for which the servers keep the session after its client disappears. A living client
+        renews the lease by itself. Default: that of ``distvec serve --lease``, ten minutes.
+    name : str, optional
+        Name by which ``attach`` can take over the session within its lease.
+    durability : {"none", "rollback"}, default "none"
+        With "rollback", the session waits for a replacement of a lost server at the same address,
+        and solvers resume from their last checkpoint.
+    checkpoint : str or path-like, optional
+        Directory or URL of checkpoints. Required by "rollback".
+    tls : str or path-like, optional
+        PEM file with the certificate of the authority that signed the servers' certificates.
+        Default: no TLS.
+    tls_cert, tls_key : str or path-like, optional
+        PEM files with the client's own certificate and key, if the servers require them.
+
+    Returns
+    -------
+    Session
+        The session. Close it, or use it in a ``with`` statement.
+
+    Raises
+    ------
+    ServerLost
+        If a server does not answer within ``timeout``.
+    AuthenticationError
+        If the token is missing or wrong.
+    PSError
+        If a session with this name exists.
+    ValueError
+        If an address or an option is malformed.
+
+    See Also
+    --------
+    attach : Take over a session by its name.
+    local : Start servers on this machine.
+
+    Examples
+    --------
+    >>> with dv.connect(addresses, token=token) as session:
+    ...     print(session.ones(3).numpy())
+    [1. 1. 1.]
     """
     names, level = server_addresses(addresses), Durability(durability, checkpoint)
     client = Client.connect(
@@ -95,7 +176,9 @@ def connect(
         lease=lease,
         title=name,
         restarts=level.rolls_back,
-        **tls,
+        tls=tls,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
     )
     return Session(client, durability=level, name=name)
 
@@ -109,16 +192,65 @@ def attach(
     lease: float | None = None,
     durability: str = "none",
     checkpoint: Directory = None,
-    **tls: Any,
+    tls: str | Path | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
 ) -> Session:
-    """Take over the session that was opened by ``connect(addresses, name=name)``.
+    """Take over a session that was opened by ``connect(addresses, name=name)``.
 
-    For a process that goes on where another one died, or was cut off: should that one be alive, its
-    next request raises ``SessionFenced``, and what it has under way counts wholly or not at all.
-    What it has published is there, as ``session["w"]``; its other arrays are freed. The addresses,
-    their order and the token must be the same; whoever knows them and the name can take it over.
-    ``lease``: another one from now on; the rest as of ``connect``. Raises ``SessionUnknown`` if it
-    was closed, ``SessionExpired`` if its lease has run out. Four messages a server.
+    Use it to continue in a new process after the previous driver died or lost its connection.
+
+    Parameters
+    ----------
+    name : str
+        Name of the session.
+    addresses : str or sequence of str
+        The same addresses in the same order as for ``connect``.
+    token : str, optional
+        The same token as for ``connect``.
+    timeout : float, default 10.0
+        Seconds to wait for the first reply of each server.
+    lease : float, optional
+        New lease of the session in seconds. Default: the lease stays as it is.
+    durability : {"none", "rollback"}, default "none"
+        Level of durability, see ``connect``.
+    checkpoint : str or path-like, optional
+        Directory or URL of checkpoints. Required by "rollback".
+    tls : str or path-like, optional
+        PEM file with the certificate of the servers' authority, see ``connect``.
+    tls_cert, tls_key : str or path-like, optional
+        PEM files with the client's own certificate and key, see ``connect``.
+
+    Returns
+    -------
+    Session
+        The session with its published arrays, as ``session["w"]``. Other arrays are freed.
+
+    Raises
+    ------
+    SessionUnknown
+        If no session has this name, for example after it was closed.
+    SessionExpired
+        If the lease of the session ran out.
+
+    See Also
+    --------
+    distvec.Session.publish : Give arrays names for the next driver.
+    distvec.Session.detach : Leave a session without closing it.
+
+    Notes
+    -----
+    Four requests per server. If the previous driver is still alive, its next request raises
+    ``SessionFenced``; a request that is being processed takes effect completely or not at all.
+
+    Examples
+    --------
+    >>> session = dv.connect(addresses, token=token, name="run8")
+    >>> session.publish(w=session.array([1.0, 2.0]))
+    >>> session.detach()
+    >>> with dv.attach("run8", addresses, token=token) as session:
+    ...     print(session["w"].numpy())
+    [1. 2.]
     """
     names, level = server_addresses(addresses), Durability(durability, checkpoint)
     client = Client.connect(
@@ -129,7 +261,9 @@ def attach(
         title=name,
         attach=True,
         restarts=level.rolls_back,
-        **tls,
+        tls=tls,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
     )
     try:
         session = Session(client, durability=level, name=name)

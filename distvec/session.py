@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from distvec.array import error_hints
 from distvec.array.array import DistArray, ReadonlySlice
@@ -28,31 +29,75 @@ from distvec.durability.checkpoints import Checkpoint, Restored
 from distvec.durability.load import Loaded, load
 from distvec.durability.policy import Durability
 from distvec.durability.published_names import Names
-from distvec.durability.save import save
+from distvec.durability.save import Saveable, save
 from distvec.graph.build import check_dtype
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.row_call import length_of_range
 from distvec.keyed.space import KeyedSpace
 from ps_backend.client import Client
+from ps_backend.durability.stores import Store
 from ps_backend.errors import CheckpointIncomplete, PSError
 from ps_backend.program.collectives import ASSIGN
 
 Directory: TypeAlias = str | os.PathLike[str] | None
-"""Where checkpoints lie: a path that all servers see, or a URL; None: where the session says."""
+"""Directory or URL of checkpoints, which all servers can reach. None: that of the session."""
+
+Shape: TypeAlias = int | tuple[int, ...] | list[int]
+
+
+class Owner(Protocol):
+    """The servers that a session stops when it closes."""
+
+    def stop(self) -> None:
+        """Stop them."""
 
 
 class Session(SessionBase):
-    """Arrays on the servers of one cluster. Two sessions in one process do not know each other.
+    """Hold a connection to parameter servers, and create arrays on them.
 
-    Close it, or use it as a context manager: closing frees its arrays and stops the servers that it
-    started itself. ``counters`` tells what everything has cost so far.
+    Open a session with ``distvec.local`` or ``distvec.connect``. Use it as a context manager, or
+    close it: closing frees its arrays and stops the servers that it started. Sessions of one
+    process are independent of each other.
+
+    Parameters
+    ----------
+    client : Client
+        The connection to the servers.
+    owner : Owner, optional
+        An object whose ``stop()`` the session calls when it closes, such as the local servers.
+    durability : Durability, optional
+        The level of durability and the directory of checkpoints. Default: ``"none"``, no directory.
+    name : str, optional
+        Name under which ``distvec.attach`` can take over the session.
+
+    Attributes
+    ----------
+    durability : Durability
+        The level of durability and the directory of checkpoints.
+    names : Names
+        The published arrays: ``list(ps.names)`` lists their names, ``ps["w"]`` returns one.
+    random : Random
+        Random arrays of this session: ``ps.random.normal(size=8, seed=1)``.
+
+    See Also
+    --------
+    distvec.local : Start servers on this machine.
+    distvec.connect : Connect to running servers.
+
+    Examples
+    --------
+    >>> with dv.local(2, in_process=True) as ps:
+    ...     x = ps.array([1.0, 2.0, 3.0])
+    ...     y = 2 * x + 1
+    ...     print(y.numpy(), float(x @ y))
+    [3. 5. 7.] 34.0
     """
 
     def __init__(
         self,
         client: Client,
         *,
-        owner: Any = None,
+        owner: Owner | None = None,
         durability: Durability | None = None,
         name: str | None = None,
     ) -> None:
@@ -67,9 +112,7 @@ class Session(SessionBase):
             )
         super().__init__(client)
         self.durability = Durability() if durability is None else durability
-        """What it survives: its level, and where its checkpoints lie."""
         self.names = Names(self, name)
-        """Those of arrays that were published: ``list(ps.names)``, ``ps["w"]``."""
         self.random = Random(self)
         self._owner = owner
         self._closed = False
@@ -83,10 +126,17 @@ class Session(SessionBase):
 
     @property
     def cancellation_limit(self) -> float:
-        """How far an expanded inner product may cancel before it is computed directly.
+        """Limit on the cancellation in an expanded inner product.
 
-        The sum of its terms' magnitudes over its own: at the default of 1e4 it has four digits less
-        than float64 can hold. ``inf`` switches the guard off; below 1 nothing is expanded.
+        The planner expands an inner product of sums, such as ``(x - y) @ (x - y)``, into inner
+        products that it already has. The cancellation is the sum of the magnitudes of the terms,
+        divided by the magnitude of their sum. Above the limit, the product is computed directly.
+
+        Returns
+        -------
+        float
+            The limit, default 1e4: at most four of the digits of float64 are lost. ``inf`` removes
+            the limit; below 1 no product is expanded.
         """
         return self.planner.cancellation_limit
 
@@ -98,11 +148,33 @@ class Session(SessionBase):
 
     # --- making arrays ------------------------------------------------------------------------
 
-    def array(self, values: Any, dtype: Any = None) -> DistArray:
-        """A copy of ``values`` (rank 0, 1 or 2) on the servers. One message per server, at once.
+    def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> DistArray:
+        """Copy values to the servers.
 
-        Of an array of this session a lazy copy; of one that the client keeps, one on the servers;
-        of one that is split by columns, one that is split by rows.
+        Parameters
+        ----------
+        values : array_like or DistArray
+            Values of rank 0, 1 or 2. A number becomes a scalar that the client stores.
+        dtype : dtype, optional
+            Dtype of the array. Default: the dtype of ``values``.
+
+        Returns
+        -------
+        DistArray
+            A new array with the shape of ``values``, split over the servers by rows.
+
+        Raises
+        ------
+        TypeError
+            If the servers do not support the dtype.
+        NotImplementedError
+            If the rank is more than 2.
+
+        Notes
+        -----
+        Eager: one request per server. A ``DistArray`` of this session is copied lazily; from an
+        array stored on the client the copy is on the servers, and from a column-partitioned one it
+        is row-partitioned.
         """
         if not isinstance(values, DistArray):
             return DistArray(self, put(self, values, dtype))
@@ -112,12 +184,32 @@ class Session(SessionBase):
         return copy.astype(values.dtype if dtype is None else dtype)
 
     def space(self, n: int, *, split: str = "rows") -> RowSplit:
-        """What makes tables of ``n`` rows, by ``array``, ``zeros``, ``ones``, ``full``, ``random``.
+        """Return a factory for tables of ``n`` rows, split across servers by rows or by columns.
 
-            table = ps.space(100, split="columns").array(values)
+        Parameters
+        ----------
+        n : int
+            Number of rows of each table.
+        split : {"rows", "columns"}, default "rows"
+            How tables are partitioned. With "columns" each server stores all rows of some columns,
+            which suits products of long rows.
 
-        ``split``: by "rows", as the session's own functions do; or by "columns", for products of
-        long rows, where each server has all rows of some columns.
+        Returns
+        -------
+        RowSplit
+            An object with the methods ``array``, ``zeros``, ``ones``, ``full`` and ``empty``, and
+            with ``random``.
+
+        Raises
+        ------
+        ValueError
+            If ``split`` is another word, or ``n`` is negative.
+
+        Examples
+        --------
+        >>> table = ps.space(2, split="columns").array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> table.sum(axis=0).numpy()
+        array([5., 7., 9.])
         """
         if split not in ("rows", "columns"):
             raise ValueError(f"split={split!r}; allowed are 'rows' and 'columns'")
@@ -131,61 +223,232 @@ class Session(SessionBase):
         sketch: int | None = None,
         most_bytes: int | None = None,
     ) -> KeyedSpace:
-        """A keyed space: what makes vectors and tables over int64 keys that nobody numbered.
+        """Create a keyed space: an index of int64 keys that grows as keys are written.
 
-            space = ps.keys()
-            w = space.zeros()
-            w.push([17, -3, 2**40], [1.0, 2.0, 3.0])
+        Use it if features have no dense index, for example user IDs or hashed strings. A keyed
+        space is a distributed hash table of vectors (an embedding table).
 
-        ``among``: ``range(n)``, of keys that are numbered, all of them there from the start: they
-        need no table, and their arrays, as ``values``, are aligned to plain ones of length n.
-        ``admit``: with how many changes a key is inserted, up to 255: before, they are dropped, and
-        counted exactly, or in ``sketch`` bytes, which takes some keys for others. ``most_bytes``:
-        what it may take on all servers; what would exceed this raises ``OutOfBudget``. One message
-        a server.
+        Parameters
+        ----------
+        among : range, optional
+            ``range(n)`` if the keys are 0 to n - 1. All of them exist from the start and need no
+            hash table; the ``values`` of such arrays are aligned to plain arrays of length n.
+            Default: any int64 key.
+        admit : int, default 1
+            Number of writes after which a key is inserted, 1 to 255. Earlier writes are dropped.
+        sketch : int, optional
+            Bytes of a sketch that counts the writes of keys that are not inserted yet. Its counts
+            are approximate because of hash collisions. Default: exact counts.
+        most_bytes : int, optional
+            Memory limit of the space on all servers together. Default: the servers' memory.
+
+        Returns
+        -------
+        KeyedSpace
+            The empty space. Its ``zeros``, ``full`` and ``table`` create arrays.
+
+        Raises
+        ------
+        TypeError
+            If ``among`` is not ``range(n)``.
+        ValueError
+            If ``admit`` is out of range, or the options contradict each other.
+        OutOfBudget
+            Later, by a write that would exceed ``most_bytes``.
+
+        Notes
+        -----
+        One request per server.
+
+        Examples
+        --------
+        >>> space = ps.keys()
+        >>> w = space.zeros()
+        >>> w.push([17, -3, 2**40], [1.0, 2.0, 3.0])
+        >>> w.pull([17, 5])
+        array([1., 0.])
         """
         length = 0 if among is None else length_of_range(among)
         return KeyedSpace(self, length=length, admit=admit, sketch=sketch, most_bytes=most_bytes)
 
     def select(self, values: DistArray, mask: DistArray) -> Selection:
-        """As ``Home.select``."""
+        """Return the elements of an array at which a mask is true.
+
+        Parameters
+        ----------
+        values : DistArray
+            An array of this session.
+        mask : DistArray
+            Booleans, aligned with ``values``.
+
+        Returns
+        -------
+        Selection
+            The selected elements; lazy. Its length is known once the mask is evaluated.
+        """
         with self.holders.lock:
             return Selection(self, values.node, mask.node)
 
     def scatter(self, x: DistArray, indices: DistArray, values: Any) -> DistArray:
-        """As ``Home.scatter``."""
+        """Write values to the elements of an array at given indices.
+
+        Parameters
+        ----------
+        x : DistArray
+            The array to write to.
+        indices : DistArray
+            Integer indices on the servers.
+        values : array_like or DistArray
+            Values that broadcast to the shape of ``indices``.
+
+        Returns
+        -------
+        DistArray
+            ``x`` with the new values; lazy, but errors are raised immediately.
+        """
         result: DistArray = scatter_now(x, ASSIGN, indices, values)
         return result
 
     def readonly_slice(self, values: DistArray) -> ReadonlySlice:
-        """As ``Home.window``."""
+        """Return a slice as an array that cannot be assigned to.
+
+        Parameters
+        ----------
+        values : DistArray
+            The elements of the slice.
+
+        Returns
+        -------
+        ReadonlySlice
+            The same elements; lazy.
+        """
         with self.holders.lock:
             return ReadonlySlice(self, values.node)
 
     def _transposed(self, table: DistArray) -> Transposed:
-        """As ``SessionBase._transposed``."""
+        """Return the transpose of ``table``: the same data, column-partitioned."""
         return Transposed(table)
 
-    def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> DistArray:
-        """``fill_value`` everywhere. Lazy: costs nothing until it is used, and little then."""
+    def full(
+        self, shape: Shape, fill_value: float | np.generic, dtype: npt.DTypeLike | None = None
+    ) -> DistArray:
+        """Create an array filled with one value.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            Shape of rank 0, 1 or 2.
+        fill_value : float
+            Value of all elements.
+        dtype : dtype, optional
+            Dtype of the array. Default: the dtype of ``fill_value``.
+
+        Returns
+        -------
+        DistArray
+            The array, split over the servers by rows.
+
+        Raises
+        ------
+        TypeError
+            If ``fill_value`` is not a scalar, or the servers do not support the dtype.
+        NotImplementedError
+            If the rank is more than 2.
+
+        Notes
+        -----
+        Lazy: sends no request. An operation that uses the array fills it in the same pass.
+        """
         return DistArray(self, filled(self.graph, shape, fill_value, dtype))
 
-    def zeros(self, shape: Any, dtype: Any = None) -> DistArray:
-        """Zeros; lazy as ``full``."""
+    def zeros(self, shape: Shape, dtype: npt.DTypeLike | None = None) -> DistArray:
+        """Create an array filled with zeros.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            Shape of rank 0, 1 or 2.
+        dtype : dtype, optional
+            Dtype of the array. Default: float64.
+
+        Returns
+        -------
+        DistArray
+            The array, split over the servers by rows.
+
+        Notes
+        -----
+        Lazy: sends no request and allocates no memory until it is used.
+
+        Examples
+        --------
+        >>> ps.zeros((2, 3)).numpy()
+        array([[0., 0., 0.],
+               [0., 0., 0.]])
+        """
         return self.full(shape, 0, np.float64 if dtype is None else dtype)
 
-    def ones(self, shape: Any, dtype: Any = None) -> DistArray:
-        """Ones; lazy as ``full``."""
+    def ones(self, shape: Shape, dtype: npt.DTypeLike | None = None) -> DistArray:
+        """Create an array filled with ones.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            Shape of rank 0, 1 or 2.
+        dtype : dtype, optional
+            Dtype of the array. Default: float64.
+
+        Returns
+        -------
+        DistArray
+            The array, split over the servers by rows; lazy.
+        """
         return self.full(shape, 1, np.float64 if dtype is None else dtype)
 
-    def empty(self, shape: Any, dtype: Any = None) -> DistArray:
-        """Zeros: lazily made, they cost no more than memory without values."""
+    def empty(self, shape: Shape, dtype: npt.DTypeLike | None = None) -> DistArray:
+        """Create an array for values that are assigned later; it contains zeros.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            Shape of rank 0, 1 or 2.
+        dtype : dtype, optional
+            Dtype of the array. Default: float64.
+
+        Returns
+        -------
+        DistArray
+            The same as ``zeros``: as it is lazy, it costs no more than uninitialized memory.
+        """
         return self.full(shape, 0, np.float64 if dtype is None else dtype)
 
     def eye(
-        self, n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None
+        self,
+        n_rows: int,
+        n_cols: int | None = None,
+        /,
+        *,
+        k: int = 0,
+        dtype: npt.DTypeLike | None = None,
     ) -> DistArray:
-        """A table with ones on its ``k``-th diagonal; lazy as ``full``."""
+        """Create a table with ones on a diagonal and zeros elsewhere.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of rows.
+        n_cols : int, optional
+            Number of columns. Default: ``n_rows``.
+        k : int, default 0
+            Index of the diagonal: positive above the main diagonal, negative below it.
+        dtype : dtype, optional
+            Dtype of the array. Default: float64.
+
+        Returns
+        -------
+        DistArray
+            A table of shape ``(n_rows, n_cols)``; lazy.
+        """
         shape = shape_of((n_rows, n_rows if n_cols is None else n_cols))
         column = reshape(self._iota(shape[0]), (shape[0], 1))
         offset = max(-shape[0], min(k, shape[1]))  # farther away there is no diagonal
@@ -194,9 +457,44 @@ class Session(SessionBase):
         return result.astype(np.float64 if dtype is None else dtype)
 
     def arange(
-        self, start: float, stop: float | None = None, step: float = 1, dtype: Any = None
+        self,
+        start: float,
+        stop: float | None = None,
+        step: float = 1,
+        dtype: npt.DTypeLike | None = None,
     ) -> DistArray:
-        """Evenly spaced values in ``[start, stop)``, as ``numpy.arange``; lazy."""
+        """Create evenly spaced values in ``[start, stop)``, as ``numpy.arange`` does.
+
+        Parameters
+        ----------
+        start : float
+            First value. If ``stop`` is not given, the interval is ``[0, start)``.
+        stop : float, optional
+            End of the interval, not included.
+        step : float, default 1
+            Distance between two values.
+        dtype : dtype, optional
+            Dtype of the array. Default: as NumPy's, int64 for Python integers.
+
+        Returns
+        -------
+        DistArray
+            A vector; lazy.
+
+        Raises
+        ------
+        ZeroDivisionError
+            If ``step`` is 0.
+        ValueError
+            If a bound or the step is not finite.
+        TypeError
+            If the dtype is bool and the result has more than two elements.
+
+        Examples
+        --------
+        >>> ps.arange(0, 1, 0.25).numpy()
+        array([0.  , 0.25, 0.5 , 0.75])
+        """
         # As NumPy's: int64 and the dtypes of what was given; numbers of Python have the usual ones.
         kinds = [np.asarray(one).dtype for one in (start, stop, step) if one is not None]
         if stop is None:
@@ -205,7 +503,9 @@ class Session(SessionBase):
             raise ZeroDivisionError("arange: step must not be 0")
         kind = check_dtype(dtype if dtype is not None else np.result_type(np.int64, *kinds))
         if not math.isfinite((stop - start) / step):
-            raise ValueError(f"arange: needs finite numbers, got {start}, {stop} and {step}")
+            raise ValueError(
+                f"arange: start, stop and step must be finite, got {start}, {stop} and {step}"
+            )
         length = length_of(max(0, math.ceil((stop - start) / step)), "length")
         if kind == np.bool_:
             return self._two_truths(length, start, step)
@@ -219,26 +519,54 @@ class Session(SessionBase):
         return result.astype(kind)
 
     def _two_truths(self, length: int, start: float, step: float) -> DistArray:
-        """``arange`` of booleans, of which NumPy makes two at most."""
+        """Return ``arange`` of dtype bool, which has at most two elements in NumPy."""
         if length > 2:
             raise TypeError(
-                f"arange: of dtype bool at most 2 elements are made, not {length}; "
-                f"for True and False in turn write ps.arange(n) % 2 == 1"
+                f"arange: a result of dtype bool has at most 2 elements, got {length}; "
+                f"for alternating values write ps.arange(n) % 2 == 1"
             )
         return self.array(np.array([start, start + step], np.bool_)[:length])
 
     def linspace(
         self, start: float, stop: float, num: int = 50, *, endpoint: bool = True,
-        retstep: bool = False, dtype: Any = None,
+        retstep: bool = False, dtype: npt.DTypeLike | None = None,
     ) -> Any:  # fmt: skip
-        """``num`` evenly spaced values from ``start`` to ``stop``, as ``numpy.linspace``; lazy.
+        """Create evenly spaced values from ``start`` to ``stop``, as ``numpy.linspace`` does.
 
-        With ``retstep`` the step as well, a number.
+        Parameters
+        ----------
+        start : float
+            First value.
+        stop : float
+            Last value, or the end of the interval if ``endpoint`` is false.
+        num : int, default 50
+            Number of values.
+        endpoint : bool, default True
+            Whether ``stop`` is the last value.
+        retstep : bool, default False
+            Whether to return the step as well.
+        dtype : dtype, optional
+            Dtype of the array. Default: float64. Integers are rounded down.
+
+        Returns
+        -------
+        DistArray or tuple of (DistArray, numpy.float64)
+            A vector of length ``num``; lazy. With ``retstep`` also the distance of two values.
+
+        Raises
+        ------
+        NotImplementedError
+            If ``start`` or ``stop`` is an array.
+
+        Examples
+        --------
+        >>> ps.linspace(0, 1, 5).numpy()
+        array([0.  , 0.25, 0.5 , 0.75, 1.  ])
         """
         num = length_of(num, "num")
         if np.ndim(start) or np.ndim(stop):
             raise NotImplementedError(
-                "linspace: between arrays of numbers is not available on the servers; write "
+                "linspace: start and stop must be numbers on the servers, got arrays; write "
                 "start + (stop - start) * numpy.linspace(0, 1, num).reshape(-1, 1)"
             )
         if retstep:
@@ -259,16 +587,62 @@ class Session(SessionBase):
 
     def logspace(
         self, start: float, stop: float, num: int = 50, *, endpoint: bool = True,
-        base: float = 10.0, dtype: Any = None,
+        base: float = 10.0, dtype: npt.DTypeLike | None = None,
     ) -> DistArray:  # fmt: skip
-        """Powers of ``base`` with ``num`` evenly spaced exponents, as ``numpy.logspace``; lazy."""
+        """Create powers of a base with evenly spaced exponents, as ``numpy.logspace`` does.
+
+        Parameters
+        ----------
+        start : float
+            First exponent.
+        stop : float
+            Last exponent, or the end of the interval if ``endpoint`` is false.
+        num : int, default 50
+            Number of values.
+        endpoint : bool, default True
+            Whether ``stop`` is the last exponent.
+        base : float, default 10.0
+            The base of the powers.
+        dtype : dtype, optional
+            Dtype of the array. Default: float64.
+
+        Returns
+        -------
+        DistArray
+            A vector of length ``num``; lazy.
+        """
         low = self.array(start)
         return logspace(low, stop, num, endpoint, base, dtype)  # type: ignore[no-any-return]
 
     def geomspace(
-        self, start: float, stop: float, num: int = 50, *, endpoint: bool = True, dtype: Any = None
+        self,
+        start: float,
+        stop: float,
+        num: int = 50,
+        *,
+        endpoint: bool = True,
+        dtype: npt.DTypeLike | None = None,
     ) -> DistArray:
-        """``num`` numbers, each the same multiple of the last, as ``numpy.geomspace``; lazy."""
+        """Create a geometric progression from ``start`` to ``stop``, as ``numpy.geomspace`` does.
+
+        Parameters
+        ----------
+        start : float
+            First value.
+        stop : float
+            Last value, or the end of the interval if ``endpoint`` is false.
+        num : int, default 50
+            Number of values.
+        endpoint : bool, default True
+            Whether ``stop`` is the last value.
+        dtype : dtype, optional
+            Dtype of the array. Default: float64.
+
+        Returns
+        -------
+        DistArray
+            A vector of length ``num``; lazy.
+        """
         low = self.array(start)
         return geomspace(low, stop, num, endpoint, dtype)  # type: ignore[no-any-return]
 
@@ -279,18 +653,92 @@ class Session(SessionBase):
     # --- files ------------------------------------------------------------------------------------
 
     def save(
-        self, path: str | os.PathLike[str], arrays: Mapping[str, Any] | None = None, /, **named: Any
+        self,
+        path: str | os.PathLike[str],
+        arrays: Mapping[str, Saveable] | None = None,
+        /,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        optimizers: bool = True,
+        progress: bool = False,
+        store: Store | None = None,
+        **named: Saveable,
     ) -> None:
-        """As ``distvec.save``: arrays of this session, and its options by their names."""
-        save(path, arrays, **named)
+        """Save arrays of this session under their names, as ``distvec.save`` does.
 
-    def load(self, path: str | os.PathLike[str], **options: Any) -> Loaded:
-        """As ``distvec.load``: what was saved, on the servers of this session."""
-        return load(path, self, **options)
+        Parameters
+        ----------
+        path : str or path-like
+            A ``.safetensors`` or ``.npy`` file, a folder, or a URL.
+        arrays : mapping of str to array, optional
+            Arrays whose names are not keywords.
+        metadata : mapping of str to str, optional
+            Strings to save beside the arrays.
+        optimizers : bool, default True
+            Whether to save the optimizers of keyed arrays with their states.
+        progress : bool, default False
+            Whether to show a progress bar.
+        store : Store, optional
+            A storage class of your own for ``path``.
+        **named : array
+            Arrays by name.
+
+        See Also
+        --------
+        distvec.save : Describes the files, their cost, and the errors.
+
+        Examples
+        --------
+        >>> ps.save("model.safetensors", w=ps.array([1.0, 2.0]))
+        >>> ps.load("model.safetensors")["w"].numpy()
+        array([1., 2.])
+        """
+        save(
+            path, arrays, metadata=metadata, optimizers=optimizers, progress=progress, store=store,
+            **named,
+        )  # fmt: skip
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        names: Iterable[str] | None = None,
+        progress: bool = False,
+        store: Store | None = None,
+    ) -> Loaded:
+        """Load saved arrays into this session, as ``distvec.load`` does.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A ``.safetensors`` or ``.npy`` file, a folder, or a URL.
+        names : iterable of str, optional
+            Names of the arrays to load. Default: all.
+        progress : bool, default False
+            Whether to show a progress bar.
+        store : Store, optional
+            A storage class of your own for ``path``.
+
+        Returns
+        -------
+        Loaded
+            A dict of the arrays by name; its ``metadata`` has the saved strings.
+
+        See Also
+        --------
+        distvec.load : Describes the files, their cost, and the errors.
+        """
+        return load(path, self, names=names, progress=progress, store=store)
 
     @cached_property
     def namespace(self) -> Namespace:
-        """The array API namespace whose creation functions put arrays into this session."""
+        """Return the array API namespace that creates its arrays in this session.
+
+        Returns
+        -------
+        Namespace
+            The namespace: ``ps.namespace.zeros(3)`` is ``ps.zeros(3)``.
+        """
         found = Namespace(self)
         found.value_and_grad, found.hessian_product = value_and_grad, hessian_product
         found.keeper = partial(self.durability.keeper, self)
@@ -327,20 +775,49 @@ class Session(SessionBase):
         document: Any = None,
         **arrays: DistArray | KeyedArray,
     ) -> Checkpoint | Future[Checkpoint]:
-        """Keep all arrays of the session, as they are now, in files of the servers.
+        """Write all arrays of the session to files, as they are now.
 
-            ps.checkpoint("/shared/run1", w=w)      # later, maybe in another process:
-            w = ps.restore("/shared/run1")["w"]
+        Parameters
+        ----------
+        directory : str or path-like, optional
+            A path that all servers can reach, or a URL. Default: the session's ``checkpoint=``.
+        wait : bool, default True
+            Whether to return only when the files are written. Otherwise the servers write them
+            while work continues.
+        document : object, optional
+            Data that JSON can hold, saved beside the arrays.
+        **arrays : DistArray or KeyedArray
+            Arrays by name. ``restore`` returns them by these names, also in a new session with
+            another number of servers.
 
-        ``arrays`` get names, by which ``restore`` gives them in a new session, with any number of
-        servers. In this session it brings back, after a loss, whatever its arrays stood for. Of
-        keyed spaces servers make copies, each at one moment: ``OutOfBudget`` without room for them.
-        ``directory``: a path that all servers see, or a URL; that of the session if not given.
-        ``document``: what JSON can hold, to go along. Only what the checkpoint before has not is
-        written, and when this returns it is on the disk and was read back; then older ones but the
-        last are removed. With ``wait=False`` it returns a future as soon as the values are safe
-        from change, and they are written while work goes on. Three messages a server. Raises
-        ``StoreFailed``, ``ServerLost``.
+        Returns
+        -------
+        Checkpoint or Future of Checkpoint
+            Path, number of arrays, bytes written and seconds. With ``wait=False`` a future, as soon
+            as later changes of the arrays can no longer change the checkpoint.
+
+        Raises
+        ------
+        ValueError
+            If neither ``directory`` nor the session names a directory.
+        StoreFailed
+            If the files cannot be written.
+        OutOfBudget
+            If a server has no memory for its copy of a keyed space.
+        ServerLost
+            If a server does not answer.
+
+        Notes
+        -----
+        Three requests per server. Arrays that the last checkpoint contains are not written again.
+        The files are synced to disk and read back. Then older checkpoints are removed; the newest
+        one and the one before it stay.
+
+        Examples
+        --------
+        >>> done = ps.checkpoint("run1", w=ps.array([1.0, 2.0]))
+        >>> ps.restore("run1")["w"].numpy()
+        array([1., 2.])
         """
         checkpoints = self.durability.checkpoints(self, directory)
         writing = checkpoints.begin(0, arrays, document)
@@ -353,13 +830,37 @@ class Session(SessionBase):
             del writing
 
     def restore(self, directory: Directory = None, /) -> Restored:
-        """Bring back the newest whole checkpoint in ``directory``; its arrays by name.
+        """Load the newest complete checkpoint.
 
-        In the session that wrote it: also what other arrays stood for then, on servers that have
-        lost it; what was made later, and lost, stays lost. Keyed spaces are what they were then, on
-        all servers; of other sessions new ones are made, of the arrays with names. Each server
-        reads its own rows, and checks them. Raises ``CheckpointIncomplete`` if there is none,
-        ``Corrupted``, ``StoreFailed``, ``OutOfBudget``.
+        Parameters
+        ----------
+        directory : str or path-like, optional
+            The directory of ``checkpoint``. Default: the session's ``checkpoint=``.
+
+        Returns
+        -------
+        Restored
+            The named arrays, as ``restored["w"]``; its ``document`` has the saved data.
+
+        Raises
+        ------
+        CheckpointIncomplete
+            If the directory has no complete checkpoint.
+        Corrupted
+            If the files are damaged, and no older checkpoint is complete.
+        StoreFailed
+            If the files cannot be read.
+        OutOfBudget
+            If a server has too little memory for the arrays.
+
+        Notes
+        -----
+        In the session that wrote the checkpoint, all its other arrays also get back their values
+        on servers that were replaced. Arrays created after the checkpoint that were on a lost
+        server cannot be recovered. Keyed spaces return to the checkpoint on all servers; in another
+        session, new spaces are created for the named arrays. Each server reads its own rows and
+        verifies their checksums. If the newest checkpoint is damaged, the one before it is loaded,
+        with a ``NotDurable`` warning.
         """
         checkpoints = self.durability.checkpoints(self, directory)
         found = checkpoints.restore()
@@ -368,36 +869,63 @@ class Session(SessionBase):
         return found
 
     def publish(self, **arrays: DistArray | None) -> None:
-        """Give arrays names, by which the next driver finds them if this process dies.
+        """Give arrays names, so that the next driver finds them if this process dies.
 
-            with dv.connect(addresses, token=token, name="run7") as ps:
-                ps.publish(w=w)
-            ps = dv.attach("run7", addresses, token=token)   # later, another process
-            w = ps["w"]
+        Parameters
+        ----------
+        **arrays : DistArray or None
+            Arrays by name. ``None`` removes a name.
 
-        The values of now, which are computed first; all names at once, on all servers or on none.
-        None takes a name away. One message a server, and no copy: what has a name keeps its memory.
+        Raises
+        ------
+        PSError
+            If the session has no name.
+        TypeError
+            If an array is a scalar, which the client stores.
+
+        Notes
+        -----
+        The arrays are evaluated, and their current values are published: all names on all servers,
+        or no name on any. One request per server and no copy; a published array keeps its memory.
+
+        Examples
+        --------
+        >>> with dv.connect(addresses, token=token, name="run7") as session:
+        ...     session.publish(w=session.array([1.0, 2.0]))
+        ...     print(list(session.names))
+        ['w']
         """
         self.names.publish(arrays)
 
     def __getitem__(self, name: str) -> DistArray:
-        """The array that was published under ``name``; ``KeyError`` lists the names."""
+        """Return the array that was published under ``name``; ``KeyError`` lists the names."""
         return self.names[name]
 
     def detach(self) -> None:
-        """Let go of a session with a name, and leave its arrays to who attaches to it in time.
+        """Close this connection but keep the session, so that another process can attach to it.
 
-        They live for the session's ``lease``. Repeating it does nothing.
+        The arrays stay on the servers for the session's lease. Calling it twice is allowed.
+
+        Raises
+        ------
+        PSError
+            If the session has no name.
         """
         if self.names.title is None:
-            raise PSError("nobody could find a session without a name again; close() ends it")
+            raise PSError(
+                "detach() needs a session with a name, as another process finds it by that: open "
+                "it with distvec.connect(addresses, token=..., name='run7'), or call close()"
+            )
         if not self._closed:
             self._closed = True
             self.durability.end()
             self.client.close(leave=True)
 
     def close(self) -> None:
-        """Free the session's arrays and stop the servers it started. Repeating it does nothing."""
+        """Free the arrays of the session, and stop the servers that it started.
+
+        Calling it twice is allowed.
+        """
         if self._closed:
             return
         self._closed = True
@@ -430,6 +958,6 @@ class Session(SessionBase):
 
 
 def _rounded_down(values: DistArray, kind: np.dtype[Any]) -> DistArray:
-    """Floats in ``kind``, where that is one of integers the next smaller ones."""
+    """Cast floats to ``kind``, rounding down if it is a dtype of integers."""
     whole: DistArray = apply("floor", values) if kind.kind in "iu" else values
     return whole.astype(kind)

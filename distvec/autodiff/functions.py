@@ -16,7 +16,7 @@ from distvec.graph.node import Node, bind_variable, substitute, variable
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """The arrays of ``tree``, in order."""
+    """Iterate over the arrays of ``tree``, in order."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     if isinstance(tree, tuple | list):
@@ -27,7 +27,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """``tree`` with what ``function`` makes of each array, called in the order of ``leaves``."""
+    """Return ``tree`` with ``function`` applied to each array, in the order of ``leaves``."""
     if isinstance(tree, dict):
         return {name: map_leaves(function, one) for name, one in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -43,16 +43,50 @@ Function = Callable[..., Any]
 def value_and_grad(
     f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Function:
-    """The function that returns ``(f(...), gradient)``; both lazy, so they fuse.
+    """Return a function that computes the value and the gradient of ``f``.
 
-    ``f`` returns a rank-0 array, as ``sum`` and ``@`` give, and is written with NumPy's operations.
-    ``argnums`` says by which arguments to differentiate: arrays of floats on the servers, or
-    tuples, lists and dicts of them; the gradient is like that argument, a tuple for a sequence of
-    numbers. With ``has_aux``, ``f`` returns ``(value, more)`` and the result is
-    ``((value, more), gradient)``.
+    Both results are lazy, so they share their passes over memory.
 
-    No message. ``NotDifferentiable``, a ``TypeError``, for an operation without a derivative, or a
-    value that is read within ``f``; ``ValueError`` where ``f`` returns no number.
+    Parameters
+    ----------
+    f : callable
+        A function of arrays, written with NumPy's operations. It returns a scalar array, for
+        example from ``sum`` or ``@``.
+    argnums : int or sequence of int, default 0
+        Positions of the arguments to differentiate with respect to. Each is a float array on the
+        servers, or a tuple, list or dict of such arrays.
+    has_aux : bool, default False
+        Whether ``f`` returns a pair ``(value, more)``; only ``value`` is differentiated.
+
+    Returns
+    -------
+    callable
+        A function with the arguments of ``f`` that returns ``(value, gradient)``. The gradient has
+        the structure of the argument; if ``argnums`` is a sequence, it is a tuple of them. With
+        ``has_aux``, the result is ``((value, more), gradient)``.
+
+    Raises
+    ------
+    NotDifferentiable
+        When the returned function is called: if an operation has no derivative, or ``f`` reads a
+        value. It is a ``TypeError``.
+    ValueError
+        When it is called: if the result of ``f`` is not a scalar.
+
+    See Also
+    --------
+    grad : Compute the gradient alone.
+
+    Notes
+    -----
+    Tracing sends no request. An evaluation of value and gradient is one plan.
+
+    Examples
+    --------
+    >>> x = ps.array([1.0, 2.0, 3.0])
+    >>> value, gradient = dv.value_and_grad(lambda x: (x * x).sum())(x)
+    >>> float(value), gradient.numpy()
+    (14.0, array([2., 4., 6.]))
     """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
@@ -66,9 +100,32 @@ def value_and_grad(
 
 
 def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """The function that returns the gradient of ``f``, as ``value_and_grad`` does.
+    """Return a function that computes the gradient of ``f`` with respect to argument ``argnums``.
 
-    With ``has_aux`` it returns ``(gradient, more)``.
+    Parameters
+    ----------
+    f : callable
+        A function of arrays that returns a scalar array, see ``value_and_grad``.
+    argnums : int or sequence of int, default 0
+        Positions of the arguments to differentiate with respect to.
+    has_aux : bool, default False
+        Whether ``f`` returns a pair ``(value, more)``; only ``value`` is differentiated.
+
+    Returns
+    -------
+    callable
+        A function with the arguments of ``f`` that returns the gradient; lazy. With ``has_aux`` it
+        returns ``(gradient, more)``.
+
+    See Also
+    --------
+    value_and_grad : Compute value and gradient, and describe the errors.
+
+    Examples
+    --------
+    >>> x = ps.array([1.0, 2.0, 3.0])
+    >>> dv.grad(lambda x: np.log(x).sum())(x).numpy()
+    array([1.        , 0.5       , 0.33333333])
     """
     both = value_and_grad(f, argnums, has_aux)
 
@@ -81,10 +138,29 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
 
 
 def hessian_product(f: Function) -> Function:
-    """The function of ``(x, v, ...)`` that returns the Hessian of ``f`` at ``x`` times ``v``; lazy.
+    """Return a function that multiplies the Hessian of ``f`` by a vector.
 
-    ``f(x, ...)`` and ``x`` as for ``grad``; ``v`` is like ``x``. The gradient of the inner product
-    of the gradient and ``v``: a few times what a gradient costs, and no Hessian is made.
+    Parameters
+    ----------
+    f : callable
+        A function ``f(x, ...)`` that returns a scalar array, see ``value_and_grad``.
+
+    Returns
+    -------
+    callable
+        A function of ``(x, v, ...)`` that returns the Hessian of ``f`` at ``x`` times ``v``; lazy.
+        ``v`` has the structure of ``x``.
+
+    Notes
+    -----
+    It is the gradient of the inner product of the gradient and ``v``. It costs a few times as much
+    as a gradient, and the Hessian is never formed.
+
+    Examples
+    --------
+    >>> x, v = ps.array([1.0, 2.0]), ps.array([1.0, 0.5])
+    >>> dv.hessian_product(lambda x: (x**3).sum())(x, v).numpy()
+    array([6., 6.])
     """
 
     def slope(x: Any, v: Any, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +174,7 @@ def hessian_product(f: Function) -> Function:
 def _differentiate(
     f: Function, numbers: tuple[int, ...], has_aux: bool, args: tuple[Any, ...], kwargs: Any
 ) -> tuple[Any, Any, tuple[Any, ...]]:
-    """The value, what ``f`` returns besides, and the gradients by the arguments ``numbers``."""
+    """Return the value, the second result of ``f``, and the gradients."""
     for number in numbers:
         if not -len(args) <= number < len(args):
             raise TypeError(
@@ -132,7 +208,7 @@ def _differentiate(
 
 
 def _as_split_by_rows(array: Any) -> Any:
-    """An array to differentiate by, as one that is split by rows. ``TypeError`` if it is none."""
+    """Return an argument row-partitioned; ``TypeError`` if it is no float array on servers."""
     if not isinstance(array, Arithmetic):
         raise TypeError(
             f"grad differentiates by arrays on the servers, and this argument is of type "
@@ -148,12 +224,12 @@ def _as_split_by_rows(array: Any) -> Any:
 
 
 def _split_like(array: Any, like: Any) -> Any:
-    """``array`` as an argument such as ``like``: split by columns, if that is."""
+    """Return ``array`` partitioned like the argument ``like``: by columns, if that is."""
     return transpose(array) if like.is_split_by_columns else array
 
 
 def _parts(returned: Any, has_aux: bool, like: Arithmetic) -> tuple[Any, Any]:
-    """The value and what comes with it. Errors for what has no gradient."""
+    """Return the value and the second result; errors if they have no gradient."""
     value, more = returned, None
     if has_aux:
         if not isinstance(returned, tuple) or len(returned) != 2:
@@ -183,7 +259,7 @@ def _parts(returned: Any, has_aux: bool, like: Arithmetic) -> tuple[Any, Any]:
 def _replace_nodes(
     instead: dict[Node, Node], arrays: Sequence[Any], more: Any
 ) -> tuple[list[Any], Any]:
-    """``arrays``, and those of ``more``, made of other nodes."""
+    """Return ``arrays``, and the arrays of ``more``, built from other nodes."""
     held = [one for one in leaves(more) if isinstance(one, Arithmetic)]
     plain = [*arrays, *map(stored_table, held)]
     session = plain[0].session

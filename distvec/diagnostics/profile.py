@@ -40,7 +40,7 @@ def call_site() -> str:
 
 
 def is_from_outside() -> bool:
-    """Whether the caller's own caller is outside this package: a method that users call as well."""
+    """Return whether the caller's own caller is outside this package, such as a user's code."""
     return not sys._getframe(2).f_code.co_filename.startswith(_PACKAGE)
 
 
@@ -53,12 +53,25 @@ _active: ContextVar[Profile | None] = ContextVar("distvec.diagnostics.profile", 
 
 @dataclass
 class Cost:
-    """What one call site has cost.
+    """The cost of one call site.
 
-    ``memory``: bytes that sweeps read and wrote on all servers together; ``network``: bytes of
-    requests and replies. Seconds: ``client`` planned and computed, ``server`` is the work of the
-    slowest server, ``wire`` the rest of the wait for its answers. A message counts where its answer
-    is awaited, which for a flush is a later line.
+    A request is charged to the line that waits for its reply; after ``flush()`` that is a later
+    line.
+
+    Attributes
+    ----------
+    calls, messages, sweeps : int
+        Calls of the library, requests to the busiest server, and passes over memory.
+    memory : int
+        Bytes that passes read and wrote on all servers.
+    network : int
+        Bytes of requests and replies.
+    client : float
+        Seconds in which the client planned and computed.
+    server : float
+        Seconds in which the slowest server worked.
+    wire : float
+        The other seconds of waiting for replies.
     """
 
     calls: int = 0
@@ -71,12 +84,12 @@ class Cost:
     server: float = 0.0
 
     def add(self, other: Cost) -> None:
-        """Add up."""
+        """Add another cost to this one."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     def cells(self) -> list[str]:
-        """The numbers in print."""
+        """Return the numbers as strings."""
         counts = [f"{count:,}" for count in (self.calls, self.messages, self.sweeps)]
         sizes = [bytes_text(size) for size in (self.memory, self.network)]
         return counts + sizes + [_seconds(s) for s in (self.client, self.wire, self.server)]
@@ -84,7 +97,7 @@ class Cost:
 
 @dataclass
 class Profile:
-    """Costs by call site (``file:line``), and the plans that were run, in order."""
+    """The costs by call site (``file:line``), and the plans that ran, in order."""
 
     sites: dict[str, Cost] = field(default_factory=dict)
     plans: list[Template] = field(default_factory=list)
@@ -114,10 +127,31 @@ class Profile:
 
 @contextmanager
 def profile(*, show: bool = True, file: TextIO | None = None) -> Iterator[Profile]:
-    """Measure every message of every session in this context; then print a table per call site.
+    """Measure the cost of each line that uses a session, and print it as a table.
 
-    ``show=False`` prints nothing: the ``Profile`` that it gives tells all. ``file``: where to
-    print, by default the standard output. Covers the thread (or task) that entered the context.
+    Parameters
+    ----------
+    show : bool, default True
+        Whether to print the table at the end of the context.
+    file : text file, optional
+        File to print to. Default: standard output.
+
+    Yields
+    ------
+    Profile
+        The costs by call site in ``sites``, their sum in ``total``, and the ``plans`` that ran.
+
+    Notes
+    -----
+    It covers all sessions, in the thread or task that entered the context.
+
+    Examples
+    --------
+    >>> x = ps.array([1.0, 2.0, 3.0])
+    >>> with dv.profile(show=False) as report:
+    ...     norm = float(x @ x)
+    >>> report.total.messages, report.total.sweeps
+    (1, 1)
     """
     found = Profile()
     token = _active.set(found)

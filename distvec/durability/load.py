@@ -36,7 +36,7 @@ _STEP_BYTES = 16 << 20
 
 
 class Loaded(dict[str, Any]):
-    """Arrays by name, and the texts that were saved with them."""
+    """A dict of loaded arrays by name; ``metadata`` has the strings that were saved with them."""
 
     metadata: dict[str, str]
 
@@ -52,25 +52,64 @@ def load(
     progress: bool = False,
     store: Store | None = None,
 ) -> Loaded:
-    """The arrays that ``save`` wrote, or another program: by name, on the servers of ``session``.
+    """Load arrays that ``save`` or another program wrote.
 
-    Without one they are NumPy's. It need not have as many servers as wrote them. ``path`` and
-    ``store`` as for ``save``; ``names``: of those that are wanted, by default all. An array that
-    NumPy saved goes by the name of its file. Tables in the order of columns (``.npy`` of Fortran's
-    order, or saved as they are split) are split by columns. ``.metadata`` of the result has the
-    texts that were saved along.
+    Parameters
+    ----------
+    path : str or path-like
+        A ``.safetensors`` or ``.npy`` file, a folder of ``save``, or a URL.
+    session : Session, optional
+        The session whose servers receive the arrays. It may have another number of servers than
+        the session that saved them. Default: return NumPy arrays.
+    names : iterable of str, optional
+        Names of the arrays to load. Default: all.
+    progress : bool, default False
+        Whether to show a progress bar.
+    store : Store, optional
+        A storage class of your own for ``path``.
 
-    What was saved of a keyed space comes back as arrays of a new one, with the same keys in their
-    order; with ``names`` that leave out ``keys``, as plain arrays.
+    Returns
+    -------
+    Loaded
+        A dict of the arrays by name; its ``metadata`` has the saved strings. The array of a
+        ``.npy`` file that NumPy wrote has the name of the file. Tables in column order are
+        column-partitioned. Arrays of a keyed space belong to a new space with the same keys; if
+        ``names`` leaves out ``keys``, they are plain arrays.
 
-    Every block of rows is checked before its values count: ``Corrupted`` names file, array and
-    rows. Servers that see the files read their own rows, one message a server for each 256 MiB or
-    arrays of them; else these go through this process. Files of other programs have no checksums:
-    this process reads them once before the servers do, and takes some. Of files without
-    checksums, and from 16 MiB on, one more message asks the servers whether there is room, before
-    rows are read. Raises ``OSError``, ``OutOfBudget``; ``ValueError`` for other kinds of files;
-    ``CheckpointIncomplete`` for a folder whose manifest is not there; ``KeyError`` for a name that
-    is not there; ``TypeError``, ``NotImplementedError`` for what no array here can be.
+    Raises
+    ------
+    OSError
+        If the files cannot be read.
+    ValueError
+        If the file has another format.
+    KeyError
+        If a name does not exist.
+    TypeError, NotImplementedError
+        If the dtype or rank of an array is not supported on the servers.
+    CheckpointIncomplete
+        If the folder has no manifest.
+    Corrupted
+        If a checksum differs; the message names the file, the array and the rows.
+    OutOfBudget
+        If a server has too little memory.
+
+    See Also
+    --------
+    save : Save arrays.
+
+    Notes
+    -----
+    Every block of rows is verified before it is used. Servers that can reach the files read their
+    own rows: one request per server for each 256 MiB, or each 256 arrays. Otherwise the rows pass
+    through this process. Files of other programs have no checksums: this process reads them once
+    to compute them. Before it loads such files, or more than 16 MiB, it asks each server in one
+    more request whether it has enough memory.
+
+    Examples
+    --------
+    >>> np.save("model.npy", np.array([1.0, 2.0]))
+    >>> dv.load("model.npy", ps)["model"]
+    DistArray([1., 2.], dtype=float64, shape=(2,))
     """
     place = place_of(path, store)
     found, metadata = _read_place(place)

@@ -14,23 +14,20 @@ from ps_backend.errors import PSError
 
 
 class Names:
-    """The arrays of one session that have names. Not thread-safe."""
+    """The published arrays of one session. Not thread-safe."""
 
     def __init__(self, session: SessionBase, title: str | None) -> None:
-        """``title`` of the session; without one nobody can take it over, and names are refused."""
+        """Create the names of a session; ``publish`` needs its ``title``."""
         self.title = title
         self._session = session
         self._arrays: dict[str, DistArray] = {}  # held, so that their buffers stay
 
     def publish(self, changes: Mapping[str, DistArray | None]) -> None:
-        """Give arrays names, in place of those that have them now; None takes a name away.
-
-        They are computed first. On all servers, or not at all.
-        """
+        """Give evaluated arrays names on all servers, or on no server; ``None`` removes a name."""
         if self.title is None:
             raise PSError(
-                "names are for who takes over the session, which needs a title: "
-                "distvec.connect(addresses, token=..., name='run7')"
+                "publish() needs a session with a name, as the next driver finds it by that: open "
+                "it with distvec.connect(addresses, token=..., name='run7')"
             )
         arrays = dict(self._arrays)
         for name, array in changes.items():
@@ -53,7 +50,7 @@ class Names:
         self._arrays = arrays
 
     def take(self) -> None:
-        """Find what the driver before has given names, as its heir; its other arrays are freed."""
+        """Take over the arrays that the previous driver published; its other arrays are freed."""
         client, graph = self._session.client, self._session.graph
         self._arrays = {
             name: DistArray(self._session, graph.leaf(Buffer(one.buffer, one.type, client.free)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from distvec.array.core.handle import SessionBase
 from distvec.durability.keyed import with_keys
@@ -33,6 +33,12 @@ from ps_backend.errors import Corrupted, StoreUnseen
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, dtype_of
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from distvec.array.array import DistArray
+    from distvec.keyed.array import KeyedArray
+
 _MOST_BYTES = 256 << 20
 _MOST_ARRAYS = 256
 """In one message to a server: so often a progress bar moves."""
@@ -41,7 +47,7 @@ _MOST_ARRAYS = 256
 def fill(plan: SavePlan, store: Directory, files: Sequence[PlannedFile], bar: Any) -> None:
     """Write the rows of ``files``, which were begun in ``store``; durable on return.
 
-    The servers write theirs, unless they do not see the store. Raises ``OSError``.
+    The servers write their rows, unless they do not see the store. Raises ``OSError``.
     """
     seen = plan.session is not None
     if plan.session is not None:
@@ -102,6 +108,8 @@ def _groups(arrays: Sequence[SavedArray]) -> Iterator[dict[int, tuple[Buffer, Sa
         yield group
 
 
+Saveable: TypeAlias = "DistArray | KeyedArray | npt.ArrayLike"
+
 SAVED = "distvec.save"
 """What a manifest's document says that it is of."""
 _ATTEMPTS = 2
@@ -111,35 +119,67 @@ _MOST_RANK = 2
 
 def save(
     path: str | os.PathLike[str],
-    arrays: Mapping[str, Any] | None = None,
+    arrays: Mapping[str, Saveable] | None = None,
     /,
     *,
     metadata: Mapping[str, str] | None = None,
     optimizers: bool = True,
     progress: bool = False,
     store: Store | None = None,
-    **named: Any,
+    **named: Saveable,
 ) -> None:
-    """Save arrays of one session, or NumPy's, under their names; ``load`` gives them back.
+    """Save arrays to a file or a folder under their names.
 
-    ``path`` ending in ``.safetensors`` or, for one array, ``.npy`` is one complete file, which
-    other libraries read as well. Any other path is a folder, with a part for each server and a
-    manifest. Paths are of this machine; URLs, as ``s3://bucket/model``, are fsspec's.
+    Parameters
+    ----------
+    path : str or path-like
+        A file that ends in ``.safetensors`` or, for one array, ``.npy``; other libraries can read
+        both. Any other path is a folder with one part for each server and a manifest. URLs, such
+        as ``s3://bucket/model``, are opened by fsspec.
+    arrays : mapping of str to array, optional
+        Arrays whose names are not keywords.
+    metadata : mapping of str to str, optional
+        Strings to save beside the arrays.
+    optimizers : bool, default True
+        Whether to save the optimizers of keyed arrays, with their states as arrays such as
+        ``"t.squares"``. Then ``t.step`` continues after ``load``.
+    progress : bool, default False
+        Whether to show a progress bar.
+    store : Store, optional
+        A storage class of your own for ``path``.
+    **named : DistArray, KeyedArray or array_like
+        Arrays by name: of one session, or NumPy arrays. Keyed arrays are all of one space, and are
+        saved with its keys, as ``keys``.
 
-    Servers that see the path write their own rows; else, and to URLs, these go through this process
-    a few MiB at a time. What was there is replaced in one step, at the end: whatever happens
-    before, it stays. Each block of rows has a checksum. Lazy arrays are evaluated first.
+    Raises
+    ------
+    OSError
+        If a file cannot be written in two attempts.
+    ValueError
+        If there is no array, or the file format cannot hold the arrays.
+    TypeError
+        If names or metadata are not strings.
+    FileExistsError
+        If the folder contains a checkpoint or a damaged manifest.
+    ServerLost
+        If a server does not answer.
 
-    Arrays of a keyed space are saved with its keys, as ``keys``: all of one space, and no others.
-    The optimizer of such an array is saved with it, and its states as arrays ``"t.squares"``, so
-    that ``t.step`` continues after ``load``; not with ``optimizers=False``.
+    See Also
+    --------
+    load : Load saved arrays.
 
-    ``arrays`` takes names that are no keywords; ``metadata`` are texts by name; ``progress`` shows
-    a bar; ``store`` is where ``path`` lies, for stores of your own.
+    Notes
+    -----
+    Lazy arrays are evaluated first. Servers that can reach the path write their own rows: one
+    request per server for each 256 MiB, or each 256 arrays. Otherwise, and for URLs, the rows pass
+    through this process, a few MiB at a time. Files that exist are replaced in one step at the end,
+    so a failure leaves them as they were. Each block of rows has a checksum.
 
-    One message to each server that holds some of the arrays, for each 256 MiB or arrays of them.
-    Raises ``OSError`` where a file cannot be written, twice; ``ValueError`` and ``TypeError`` for
-    what cannot be saved; ``ServerLost``.
+    Examples
+    --------
+    >>> dv.save("model.safetensors", w=ps.arange(3.0), bias=np.ones(1))
+    >>> dv.load("model.safetensors")["w"]
+    array([0., 1., 2.])
     """
     place = place_of(path, store)
     given = {**(arrays or {}), **named}
@@ -162,7 +202,7 @@ def save(
 def _check_texts(
     place: Place, arrays: Mapping[str, Any], metadata: Mapping[str, str] | None
 ) -> dict[str, str]:
-    """The metadata; ``TypeError`` where they, or names, are not texts."""
+    """Return the metadata; ``TypeError`` unless names and metadata are strings."""
     if len(arrays) < 1:
         raise ValueError(f"save({str(place)!r}) got no array; name some: dv.save(path, w=w)")
     if str(place).endswith(".npz"):
@@ -236,7 +276,7 @@ def _save_folder(place: Place, plan: SavePlan, metadata: Mapping[str, str], bar:
 
 
 def _manifest_of(store: Store) -> Manifest | None:
-    """That of what was saved there before; ``FileExistsError`` where it is of something else."""
+    """Return the manifest of an earlier save; ``FileExistsError`` for other files."""
     try:
         data = bytearray(store.size(manifests.NAME))
         store.read(manifests.NAME, 0, memoryview(data))

@@ -32,9 +32,9 @@ Result = TypeVar("Result")
 
 
 def in_background(work: Callable[[], Result]) -> Future[Result]:
-    """What ``work`` returns, or raises, in a thread of its own, which does not keep Python alive.
+    """Run ``work`` in a daemon thread, and return a future of its result.
 
-    (Those of an executor would, and would outlive the session that they work for.)
+    Threads of an executor would keep Python alive, and would outlive the session.
     """
     future: Future[Result] = Future()
 
@@ -53,36 +53,72 @@ _MOST_NAMED = 5
 
 
 class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """A vector, or a table, over the keys of a space. Made by the methods of that.
+    """A vector or a table over the keys of a keyed space.
 
-        w.push(keys, -0.1 * gradients)      # add to rows; keys that are new begin with their init
-        rows = t.pull(keys)
-
-    In expressions it stands for ``values``, which is read when the expression is built:
+    Create one with ``KeyedSpace.zeros``, ``full`` or ``table``. In NumPy expressions it is
+    replaced by its ``values``, which are read when the expression is built:
     ``float(w @ w)``, ``w.assign(w - lr * g / np.sqrt(s))``, ``w += g``.
+
+    Parameters
+    ----------
+    space : KeyedSpace
+        The space of the keys.
+    number : int
+        ID of the array on the servers.
+    type : ValueType
+        Dtype and shape of a row.
+    init : Fill
+        Initial value of a row.
+
+    Attributes
+    ----------
+    space : KeyedSpace
+        The space of the keys.
+    type : ValueType
+        Dtype and shape of a row.
+    init : Fill
+        Initial value of a row.
+
+    Examples
+    --------
+    >>> w = ps.keys().zeros()
+    >>> w.push([7, 42], [0.5, 1.0])
+    >>> w.pull([42, 7, 8])
+    array([1. , 0.5, 0. ])
+    >>> float(w @ w)
+    1.25
     """
 
     def __init__(self, space: Space, number: int, type: ValueType, init: Fill) -> None:
         self.space = space
         self.number = number
         self.type = type
-        """Dtype and shape of a row."""
         self.init = init
-        """What a key begins with."""
         self._wire = ""
         self._training: Training | None = None
         self._kept: SavedTraining | None = None
-        """What a file said of its training, until that is needed."""
+        """The training that a file described, until it is needed."""
         space.arrays[number] = self
         self._free = weakref.finalize(self, space.session.client.free, [number])
         self._free.atexit = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy in another process, as in a task, is of the same array; it frees nothing."""
+        """Return the state for a task, whose copy is of the same array and frees no memory."""
         return {name: value for name, value in vars(self).items() if name != "_free"}
 
     def with_remote(self, remote: KeySpace) -> Self:
-        """A copy, in a task, whose row programs go to ``remote``; steps of its optimizer, too."""
+        """Return a copy, in a task, that sends its row programs to ``remote``.
+
+        Parameters
+        ----------
+        remote : KeySpace
+            The connection of the task. The optimizer's steps use it, too.
+
+        Returns
+        -------
+        KeyedArray
+            The copy.
+        """
         other = copy.copy(self)
         other.space = copy.copy(self.space)
         other.space.remote = remote
@@ -91,24 +127,40 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Dtype of the elements."""
+        """Dtype of the elements.
+
+        Returns
+        -------
+        numpy.dtype
+            The dtype.
+        """
         return np.dtype(self.type.dtype)
 
     @property
     def row(self) -> tuple[int, ...]:
-        """The shape of one row: ``()`` of a vector, ``(k,)`` of a table."""
+        """Shape of one row.
+
+        Returns
+        -------
+        tuple of int
+            ``()`` for a vector, ``(k,)`` for a table.
+        """
         return self.type.row
 
     @property
     def wire(self) -> str | None:
-        """How rows travel that are pulled, pushed, or assigned: "float32", "float16", "int8", or
-        None for as they are.
+        """Transfer dtype: the compression of rows that are pulled, pushed or assigned.
 
-        Off unless it is set; ``wire=`` of a call goes before it. What is pushed is rounded up or
-        down at random, so that the mean of many pushes is right; a repeat has the same bits. "int8"
-        is of tables: a quarter of float32, with one scale for each row (and 256 columns). NaN and
-        infinities arrive as they are; a number too large for the wire arrives as an infinity.
-        ``ps.counters.bytes_saved`` counts.
+        The ``wire=`` argument of a call overrides it. Pushed values are rounded up or down at
+        random, so that the mean of many pushes is right; a repeated run is bitwise identical. NaN
+        and infinities are kept; a number that is too large for the transfer dtype becomes infinite.
+        ``ps.counters.bytes_saved`` counts the bytes that it saves.
+
+        Returns
+        -------
+        {"float32", "float16", "int8"} or None
+            The transfer dtype. ``None``, the default, sends rows uncompressed. "int8" needs a
+            table: a quarter of the bytes of float32, with one scale per row and 256 columns.
         """
         return self._wire or None
 
@@ -117,7 +169,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         self._wire = chosen_wire(kind, self.row)
 
     def _wire_of(self, kind: str | None) -> str:
-        """How rows of one call travel."""
+        """Return the transfer dtype of one call."""
         return self._wire if kind is None else chosen_wire(kind, self.row)
 
     def __len__(self) -> int:
@@ -127,54 +179,135 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def pull(
         self,
-        keys: Any,
+        keys: npt.ArrayLike,
         *,
         missing: Missing = "init",
         return_found: bool = False,
         wire: str | None = None,
     ) -> Any:
-        """The rows of ``keys``, shape ``(n, *row)``; keys may repeat. One message to each holder.
+        """Return the rows of ``keys``.
 
-        ``missing``: what a key that is not there reads as: "init", the value it would begin with;
-        a number, everywhere in its row; or "raise", a ``KeyError`` that names some of them. With
-        ``return_found`` also booleans of shape ``(n,)``: was it there? ``wire``: how rows travel,
-        this time: "float32", "float16", "int8", "off"; else as the array's ``wire`` says.
+        Parameters
+        ----------
+        keys : array_like of int or str
+            Keys, shape ``(n,)``; they may repeat. Strings, and tuples of strings and integers, are
+            hashed to 64 bits.
+        missing : {"init", "raise"} or float, default "init"
+            Value of a key that does not exist: its initial value, an error, or a number.
+        return_found : bool, default False
+            Whether to return also which keys exist.
+        wire : {"float32", "float16", "int8", "off"}, optional
+            Transfer dtype of this call. Default: the array's ``wire``.
+
+        Returns
+        -------
+        numpy.ndarray or tuple of numpy.ndarray
+            The rows, shape ``(n, *row)``. With ``return_found`` also booleans of shape ``(n,)``.
+
+        Raises
+        ------
+        KeyError
+            With ``missing="raise"``, if keys do not exist; the message lists some.
+        TypeError
+            If the keys are not all integers, all strings or all tuples.
+
+        Notes
+        -----
+        One request to each server that stores some of the keys. Reading inserts no key.
         """
         return RowView(self, keys).pull(missing=missing, return_found=return_found, wire=wire)
 
     def prefetch(
-        self, keys: Any, *, missing: Missing = "init", wire: str | None = None
+        self, keys: npt.ArrayLike, *, missing: Missing = "init", wire: str | None = None
     ) -> Future[npt.NDArray[Any]]:
-        """``pull`` in another thread: ``result()`` of what it returns are the rows.
+        """Pull rows in another thread, while this one computes.
 
-            ahead = t.prefetch(first)
-            for keys in batches:
-                rows, ahead = ahead.result(), t.prefetch(next_keys)
-                ...  # compute with the rows while the next ones come
+        Parameters
+        ----------
+        keys : array_like of int or str
+            Keys, shape ``(n,)``.
+        missing : {"init", "raise"} or float, default "init"
+            Value of a key that does not exist, see ``pull``.
+        wire : {"float32", "float16", "int8", "off"}, optional
+            Transfer dtype of this call. Default: the array's ``wire``.
 
-        They are rows as of when the servers answer: a push meanwhile may be in them or not.
+        Returns
+        -------
+        Future of numpy.ndarray
+            ``result()`` waits for the rows and returns them, shape ``(n, *row)``.
+
+        Notes
+        -----
+        The rows are read when the servers process the request. A concurrent push may be in them.
+
+        Examples
+        --------
+        >>> w = ps.keys().full(2.0)
+        >>> ahead = w.prefetch([1, 2])
+        >>> for following in ([3], [4]):
+        ...     rows, ahead = ahead.result(), w.prefetch(following)
+        ...     print(rows)  # compute with these rows while the next ones arrive
+        [2. 2.]
+        [2.]
         """
         rows = RowView(self, keys)
         return in_background(lambda: rows.pull(missing=missing, wire=wire))
 
-    def push(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
-        """Add ``values`` to the rows of ``keys``. One message to each holder.
+    def push(self, keys: npt.ArrayLike, values: npt.ArrayLike, *, wire: str | None = None) -> None:
+        """Add values to the rows of ``keys``.
 
-        ``values``: shape ``(n, *row)``, or what broadcasts to that. Those of a key that repeats are
-        added up first, in their order. Keys that are not there begin with their initial values.
-        ``wire``: how rows travel, as of ``pull``; narrowed ones are rounded up or down at random.
-        Raises ``OutOfBudget`` where a server has no room for new keys: its ``refused`` are the keys
-        of which nothing was changed.
+        Parameters
+        ----------
+        keys : array_like of int or str
+            Keys, shape ``(n,)``. A key that does not exist is inserted with its initial value.
+        values : array_like
+            Values that broadcast to shape ``(n, *row)``. The values of a repeated key are added up
+            first, in their order.
+        wire : {"float32", "float16", "int8", "off"}, optional
+            Transfer dtype of this call; values are rounded up or down at random. Default: the
+            array's ``wire``.
+
+        Raises
+        ------
+        ValueError
+            If ``values`` do not broadcast.
+        OutOfBudget
+            If a server has no memory for new keys. The ``refused`` attribute of the error has the
+            keys whose rows were not changed.
+
+        Notes
+        -----
+        One request to each server that stores some of the keys.
         """
         RowView(self, keys).push(values, wire=wire)
 
-    def assign(self, *given: Any, wire: str | None = None) -> None:
-        """``assign(keys, values)``: let the rows of ``keys`` be ``values``, as of ``push``.
+    def assign(
+        self, *given: npt.ArrayLike | DistArray | KeyedArray, wire: str | None = None
+    ) -> None:
+        """Replace the rows of some keys, or of all keys.
 
-        Of a key that repeats the last one counts.
+        ``assign(keys, values)`` writes the rows of ``keys``. ``assign(values)`` writes all rows
+        from an expression over arrays of the space.
 
-        ``assign(values)``: let all rows be those of an expression over arrays of the space. One
-        message that computes it, one that writes it; no row travels.
+        Parameters
+        ----------
+        *given : array_like or DistArray
+            Either ``values``, or ``keys`` and ``values`` as for ``push``. For a repeated key the
+            last value is written.
+        wire : {"float32", "float16", "int8", "off"}, optional
+            Transfer dtype of this call, only with ``keys``. Default: the array's ``wire``.
+
+        Raises
+        ------
+        LayoutChanged
+            If keys were inserted or removed since the arrays of the expression were read.
+        OutOfBudget
+            If a server has no memory for new keys, see ``push``.
+
+        Notes
+        -----
+        With keys: one request to each server that stores some of them. Without: one request that
+        computes the values and one that writes them; no row leaves its server.
         """
         if len(given) == 1:
             if wire is not None:
@@ -184,12 +317,44 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
             keys, values = given
             RowView(self, keys).assign(values, wire=wire)
 
-    def minimum(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
-        """Let rows be the smaller of what they are and of ``values``, as of ``push``."""
+    def minimum(
+        self, keys: npt.ArrayLike, values: npt.ArrayLike, *, wire: str | None = None
+    ) -> None:
+        """Replace rows by the element-wise minimum of the rows and values.
+
+        Parameters
+        ----------
+        keys : array_like of int or str
+            Keys, shape ``(n,)``. A key that does not exist is inserted with its initial value.
+        values : array_like
+            Values that broadcast to shape ``(n, *row)``.
+        wire : {"float32", "float16", "int8", "off"}, optional
+            Transfer dtype of this call. Default: the array's ``wire``.
+
+        See Also
+        --------
+        push : Describes keys, errors and cost.
+        """
         RowView(self, keys).minimum(values, wire=wire)
 
-    def maximum(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
-        """Let rows be the larger of what they are and of ``values``, as of ``push``."""
+    def maximum(
+        self, keys: npt.ArrayLike, values: npt.ArrayLike, *, wire: str | None = None
+    ) -> None:
+        """Replace rows by the element-wise maximum of the rows and values.
+
+        Parameters
+        ----------
+        keys : array_like of int or str
+            Keys, shape ``(n,)``. A key that does not exist is inserted with its initial value.
+        values : array_like
+            Values that broadcast to shape ``(n, *row)``.
+        wire : {"float32", "float16", "int8", "off"}, optional
+            Transfer dtype of this call. Default: the array's ``wire``.
+
+        See Also
+        --------
+        push : Describes keys, errors and cost.
+        """
         RowView(self, keys).maximum(values, wire=wire)
 
     # --- steps by gradients -----------------------------------------------------------------------
@@ -235,7 +400,13 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def trained(self) -> SavedTraining | None:
-        """What a file is to say of its optimizer; None if it has none."""
+        """Return the optimizer and its states, as files store them; None without an optimizer.
+
+        Returns
+        -------
+        SavedTraining or None
+            The parameters of the optimizer, its states and its number of steps.
+        """
         return self._kept if self._training is None else self._training.kept
 
     @trained.setter
@@ -244,7 +415,13 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def steps(self) -> int:
-        """How many steps were asked for since it has its optimizer: schedules go by it."""
+        """Number of optimizer steps so far, which step-size schedules use.
+
+        Returns
+        -------
+        int
+            Calls of ``step`` since the array got its optimizer.
+        """
         known = self._training or self._kept
         return 0 if known is None else known.calls
 
@@ -255,23 +432,43 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def step(
         self,
-        keys: Any,
-        gradients: Any,
+        keys: npt.ArrayLike,
+        gradients: npt.ArrayLike,
         *,
         step_size: float | None = None,
         wire: str | None = None,
     ) -> None:
-        """One step of the rows of ``keys``, by the optimizer. One message to each holder.
+        """Update the rows of ``keys`` by one step of the array's optimizer.
 
-        ``gradients``: shape ``(n, *row)``; those of a key that repeats are added up first, in
-        their order, and make one step. ``step_size``: in place of the optimizer's own (FTRL has
-        none to be changed). ``wire``: how gradients travel, as of ``push``. Raises ``OutOfBudget``
-        as that.
+        Parameters
+        ----------
+        keys : array_like of int or str
+            Keys, shape ``(n,)``. A key that does not exist is inserted with its initial value.
+        gradients : array_like
+            Gradients, shape ``(n, *row)``. The gradients of a repeated key are added up first, and
+            make one step.
+        step_size : float, optional
+            Step size of this call. Default: the optimizer's. FTRL does not support it.
+        wire : {"float32", "float16", "int8", "off"}, optional
+            Transfer dtype of the gradients. Default: the array's ``wire``.
+
+        Raises
+        ------
+        TypeError
+            If the array has no optimizer.
+        ValueError
+            If ``gradients`` have another shape.
+        OutOfBudget
+            If a server has no memory for new keys, see ``push``.
+
+        Notes
+        -----
+        One request to each server that stores some of the keys.
         """
         RowView(self, keys).step(gradients, step_size=step_size, wire=wire)
 
     def _current_training(self) -> Training:
-        """Steps by its optimizer, made again from a file if need be; ``TypeError`` without one."""
+        """Return the array's training, rebuilt from a file if needed; ``TypeError`` without one."""
         if self._training is None:
             if self._kept is None:
                 raise TypeError(
@@ -284,11 +481,29 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
             assert self._training is not None
         return self._training
 
-    def at(self, keys: Any) -> RowView:
-        """The rows of ``keys``, to work with again and again: these are sent once only.
+    def at(self, keys: npt.ArrayLike) -> RowView:
+        """Return a view of the rows of ``keys``.
 
-        view = t.at(keys)
-        view.push(update(view.pull()))
+        Use it to access the same rows repeatedly: the keys are sent once, and later calls reuse
+        them.
+
+        Parameters
+        ----------
+        keys : array_like of int or str
+            Keys, shape ``(n,)``.
+
+        Returns
+        -------
+        RowView
+            A view with the methods ``pull``, ``push``, ``assign``, ``minimum``, ``maximum``,
+            ``step`` and ``apply``.
+
+        Examples
+        --------
+        >>> view = ps.keys().zeros().at([3, 5])
+        >>> view.push([1.0, 2.0])
+        >>> view.pull()
+        array([1., 2.])
         """
         return RowView(self, keys, remembered=True)
 
@@ -296,10 +511,17 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def values(self) -> DistArray:
-        """All rows as they are now, a plain array in the order of ``space.keys()``.
+        """Return all rows as a plain array, in the order of ``space.keys()``.
 
-        Arrays of one space are aligned to each other, as long as no key is inserted or removed.
-        Two messages a server, one where none was since the last time.
+        Returns
+        -------
+        DistArray
+            The current values, shape ``(n_keys, *row)``. The arrays of one space are aligned with
+            each other until a key is inserted or removed.
+
+        Notes
+        -----
+        Two requests per server; one if no key was inserted or removed since the last read.
         """
         (found,) = self.space.frozen(self)
         return found
@@ -340,12 +562,12 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class RowView:
-    """Rows of a keyed array at chosen keys: what the array does with keys, it does by one of these.
+    """A view of the rows of a keyed array at chosen keys.
 
-    Made by ``KeyedArray.at``, servers know the keys already, as they were sent once.
+    ``KeyedArray.at`` returns one whose keys the servers remember, so they are sent once.
     """
 
-    def __init__(self, array: KeyedArray, keys: Any, *, remembered: bool = False) -> None:
+    def __init__(self, array: KeyedArray, keys: npt.ArrayLike, *, remembered: bool = False) -> None:
         self.array = array
         self._chosen = ChosenKeys.of(array.space, keys)
         if remembered:
@@ -356,7 +578,7 @@ class RowView:
             self._free.atexit = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """As of ``KeyedArray``; who gets many of them gets the keys with each."""
+        """Return the state for a task; each pickled view contains its keys."""
         return {name: value for name, value in vars(self).items() if name != "_free"}
 
     def __len__(self) -> int:
@@ -365,7 +587,7 @@ class RowView:
     def pull(
         self, *, missing: Missing = "init", return_found: bool = False, wire: str | None = None
     ) -> Any:
-        """As of ``KeyedArray.pull``."""
+        """Return the rows, see ``KeyedArray.pull``."""
         if isinstance(missing, str) and missing not in ("init", "raise"):
             raise ValueError(f"missing must be 'init', 'raise' or a number, got {missing!r}")
         array, batch = self.array, self._chosen.batch
@@ -382,26 +604,26 @@ class RowView:
         rows = batch.expanded(rows)
         return (rows, batch.expanded(found)) if return_found and found is not None else rows
 
-    def push(self, values: Any, *, wire: str | None = None) -> None:
-        """As of ``KeyedArray.push``."""
+    def push(self, values: npt.ArrayLike, *, wire: str | None = None) -> None:
+        """Add values to the rows, see ``KeyedArray.push``."""
         self._scatter(values, "add", wire)
 
-    def assign(self, values: Any, *, wire: str | None = None) -> None:
-        """As of ``KeyedArray.assign``."""
+    def assign(self, values: npt.ArrayLike, *, wire: str | None = None) -> None:
+        """Replace the rows, see ``KeyedArray.assign``."""
         self._scatter(values, "replace", wire)
 
-    def minimum(self, values: Any, *, wire: str | None = None) -> None:
-        """As of ``KeyedArray.minimum``."""
+    def minimum(self, values: npt.ArrayLike, *, wire: str | None = None) -> None:
+        """Replace the rows by the minimum, see ``KeyedArray.minimum``."""
         self._scatter(values, "min", wire)
 
-    def maximum(self, values: Any, *, wire: str | None = None) -> None:
-        """As of ``KeyedArray.maximum``."""
+    def maximum(self, values: npt.ArrayLike, *, wire: str | None = None) -> None:
+        """Replace the rows by the maximum, see ``KeyedArray.maximum``."""
         self._scatter(values, "max", wire)
 
     def step(
-        self, gradients: Any, *, step_size: float | None = None, wire: str | None = None
+        self, gradients: npt.ArrayLike, *, step_size: float | None = None, wire: str | None = None
     ) -> None:
-        """As of ``KeyedArray.step``."""
+        """Update the rows by one optimizer step, see ``KeyedArray.step``."""
         training = self.array._current_training()
         training.step(self._chosen, gradients, step_size, self.array._wire_of(wire))
 
@@ -413,11 +635,11 @@ class RowView:
         wire: str | None = None,
         **named: Any,
     ) -> Any:
-        """As of ``KeyedSpace.apply``, on the rows of these keys."""
+        """Run a row function on the rows, see ``KeyedSpace.apply``."""
         return self._chosen.apply(function, args, named, combine=combine, wire=wire)
 
     def _scatter(self, values: Any, op: str, wire: str | None) -> None:
-        """Join ``values`` to rows by ``op``, one of ``SCATTERS``."""
+        """Combine ``values`` with the rows by ``op``, one of ``SCATTERS``."""
         array, kind = self.array, self.array._wire_of(wire)
         shape = (len(self), *array.row)
         try:
@@ -432,7 +654,7 @@ class RowView:
 
 @dataclass(frozen=True, slots=True)
 class SavedTraining:
-    """What files say of a training: of an array that was restored it is all that is known."""
+    """The optimizer of an array as files store it; a restored array has only this at first."""
 
     document: Mapping[str, Any]
     """Of the optimizer."""
@@ -441,7 +663,7 @@ class SavedTraining:
     calls: int
 
     def is_of(self, other: SavedTraining) -> bool:
-        """Whether both are of one training, though maybe of different moments."""
+        """Return whether both describe one training, possibly at different moments."""
         numbers, others = (
             {name: state.number for name, state in one.states.items()} for one in (self, other)
         )
@@ -449,7 +671,7 @@ class SavedTraining:
 
 
 class Training:
-    """Steps of the rows of one array. Its states are arrays beside it."""
+    """The optimizer steps of one array. The states are further arrays of the space."""
 
     def __init__(
         self,
@@ -458,10 +680,10 @@ class Training:
         optimizer: RowOptimizer,
         kept: SavedTraining | None = None,
     ) -> None:
-        """Begin it, one message a server for each state; or go on from ``kept``.
+        """Create the states, one request per server for each, or continue from ``kept``.
 
-        ``TypeError`` for weights that are no floats, ``ValueError`` for other states than those of
-        ``optimizer``.
+        ``TypeError`` if the weights are not floats, ``ValueError`` if ``kept`` has other states
+        than ``optimizer``.
         """
         row, dtype = weights.type.row, weights.type.dtype
         start = float(weights.init.value) if isinstance(weights.init, Constant) else None
@@ -488,11 +710,11 @@ class Training:
 
     @property
     def kept(self) -> SavedTraining:
-        """What files say of it."""
+        """Return the training as files store it."""
         return SavedTraining(self.optimizer.document(), self.states, self.calls)
 
     def step(self, chosen: ChosenKeys, gradients: Any, step_size: float | None, wire: str) -> None:
-        """One step of the rows of the keys; gradients go as ``wire``. One message a holder."""
+        """Update the rows of the keys by one step. One request to each server that stores some."""
         shape = (chosen.batch.count, *self._type.row)
         given = np.asarray(gradients, self._type.dtype)
         if given.shape != shape:
@@ -508,7 +730,7 @@ class Training:
 def _check_same(
     optimizer: RowOptimizer, wanted: Mapping[str, tuple[Row, Fill, str]], kept: SavedTraining
 ) -> None:
-    """``ValueError`` where ``optimizer`` cannot go on from the states of ``kept``."""
+    """Raise ``ValueError`` unless ``optimizer`` can continue from the states of ``kept``."""
     kind = kept.document["kind"]
     if optimizer.kind != kind:
         raise ValueError(
@@ -533,16 +755,16 @@ def _join_names(states: Mapping[str, tuple[Row, Fill, str]]) -> str:
 
 
 def key_count(space: Sized) -> Iterator[str]:
-    """How many keys there are, for ``repr``; nothing if no server can be asked.
+    """Yield the number of keys for ``repr``, or no item if the servers do not answer.
 
-    One message a server.
+    One request per server.
     """
     with suppress(PSError):
         yield f"{len(space):,} keys"
 
 
 def _as_plain(given: Iterable[Any]) -> dict[int, DistArray]:
-    """The values of the keyed arrays among ``given``, each read once; by their ids."""
+    """Return the values of the keyed arrays among ``given`` by their IDs, each read once."""
     arrays = {id(one): one for one in given if isinstance(one, KeyedArray)}
     by_space: dict[int, list[KeyedArray]] = {}
     for one in arrays.values():

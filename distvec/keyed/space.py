@@ -33,10 +33,37 @@ from ps_backend.program.types import Row, ValueType
 
 
 def uniform(low: float, high: float, *, seed: int | None = None) -> Uniform:
-    """Rows begin uniform in ``[low, high)``: ``space.table(16, init=dv.uniform(-0.05, 0.05))``.
+    """Return an initializer that draws rows uniformly from ``[low, high)``.
 
-    What a key begins with depends on seed, key and column alone (Philox). Without a ``seed`` one is
-    drawn, so that two tables differ.
+    Parameters
+    ----------
+    low : float
+        Lower bound.
+    high : float
+        Upper bound, at least ``low``.
+    seed : int, optional
+        Seed of the random numbers. Default: a random one, so that two tables differ.
+
+    Returns
+    -------
+    Uniform
+        A rule for ``KeyedSpace.table(init=)``.
+
+    Raises
+    ------
+    ValueError
+        If a bound is not finite, or ``low`` exceeds ``high``.
+
+    Notes
+    -----
+    The initial row of a key depends only on seed, key and column (Philox generator). So it does not
+    depend on the number of servers or on the order of insertion.
+
+    Examples
+    --------
+    >>> table = ps.keys().table(2, init=dv.uniform(-0.05, 0.05, seed=7))
+    >>> table.pull(["a", "b"]).shape
+    (2, 2)
     """
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ValueError(f"uniform needs finite low <= high, got {low} and {high}")
@@ -44,14 +71,44 @@ def uniform(low: float, high: float, *, seed: int | None = None) -> Uniform:
 
 
 def normal(mean: float = 0.0, scale: float = 1.0, *, seed: int | None = None) -> Normal:
-    """Rows begin normally distributed; as ``uniform``."""
+    """Return an initializer that draws rows from a normal distribution.
+
+    Parameters
+    ----------
+    mean : float, default 0.0
+        Mean of the distribution.
+    scale : float, default 1.0
+        Standard deviation, 0 or more.
+    seed : int, optional
+        Seed of the random numbers. Default: a random one, so that two tables differ.
+
+    Returns
+    -------
+    Normal
+        A rule for ``KeyedSpace.table(init=)``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not finite, or ``scale`` is negative.
+
+    See Also
+    --------
+    uniform : Draw from an interval.
+
+    Examples
+    --------
+    >>> table = ps.keys().table(4, init=dv.normal(scale=0.1, seed=7))
+    >>> float(abs(table.pull([1])).max()) < 1
+    True
+    """
     if not (math.isfinite(mean) and 0 <= scale < math.inf):
         raise ValueError(f"normal needs a finite mean, and scale >= 0, got {mean} and {scale}")
     return Normal(float(mean), float(scale), _check_seed(seed))
 
 
 def rule_of(init: Any, seed: int | None) -> Fill:
-    """What a user gave as ``init``, a rule or a number; with another ``seed``, if that is given."""
+    """Return the initializer for ``init``, a rule or a number, with ``seed`` if that is given."""
     if isinstance(init, Uniform | Normal):
         return init if seed is None else replace(init, seed=_check_seed(seed))
     if isinstance(init, Constant):
@@ -81,18 +138,42 @@ _FOUND = RowProgram(Sweep((), (), (), (), ()))
 
 
 class KeyedSpace:
-    """Keys, and vectors and tables over them that grow together.
+    """A set of keys, with vectors and tables over them that grow together.
 
-        space = ps.keys()
-        w, counts = space.zeros(), space.zeros(dtype="int64")
-        t = space.table(16, init=dv.uniform(-0.05, 0.05), seed=7)
+    ``Session.keys`` creates one. It is a distributed hash table: a key is any int64, and its
+    hash decides on the server that stores it. A key that was never written has the initial value
+    of each array and takes no memory; reading does not insert it. Writing to one array inserts
+    the key into all arrays of the space. So they stay aligned, can be used in one expression,
+    and are evicted together.
 
-    A key is any int64; which server has it follows from its hash. A key that was never written has
-    the initial value of each array, and takes no memory; reading it inserts nothing. Writing to one
-    array inserts it into all, so the arrays stay aligned: they may be used in one expression, and
-    are evicted together.
+    Parameters
+    ----------
+    session : Session
+        The session whose servers store the keys.
+    length : int, default 0
+        The n of a dense range of keys, ``range(n)``; 0 for any keys.
+    admit : int, default 1
+        Number of writes after which a key is inserted, 1 to 255.
+    sketch : int, optional
+        Bytes of an approximate count of keys that are not inserted yet. Default: exact counts.
+    most_bytes : int, optional
+        Memory limit on all servers together. Default: the servers' memory.
 
-    Each method that asks servers says how many messages that takes. All raise ``ServerLost``.
+    Notes
+    -----
+    Each method that sends requests says how many. All of them raise ``ServerLost`` if a server
+    does not answer.
+
+    Examples
+    --------
+    >>> space = ps.keys()
+    >>> w, counts = space.zeros(), space.zeros(dtype="int64")
+    >>> w.push([17, -3], [0.5, 1.0])
+    >>> counts.push([17], 1)
+    >>> len(space), 17 in space, 5 in space
+    (2, True, False)
+    >>> dict(zip(space.keys().tolist(), (w + counts).tolist()))
+    {-3: 1.0, 17: 1.5}
     """
 
     def __init__(
@@ -104,7 +185,7 @@ class KeyedSpace:
         sketch: int | None = None,
         most_bytes: int | None = None,
     ) -> None:
-        """As of ``Session.keys``; ``length``: of a range of keys, 0 for any."""
+        """Create the space on the servers; see the class."""
         if not 1 <= operator.index(admit) <= 255:
             raise ValueError(f"admit must be 1 .. 255, got {admit}")
         if sketch is not None and admit == 1:
@@ -129,7 +210,7 @@ class KeyedSpace:
         session.spaces[self.number] = self
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy in another process joins the session there, and frees nothing."""
+        """Return the state for another process; its copy joins the session and frees no memory."""
         own = {"session": self.session.joinable(), "number": self.number}
         return {**own, "options": self.options}
 
@@ -148,12 +229,36 @@ class KeyedSpace:
 
     # --- arrays -----------------------------------------------------------------------------------
 
-    def zeros(self, dtype: Any = np.float64) -> KeyedArray:
-        """A vector whose keys begin with 0. One message a server."""
+    def zeros(self, dtype: npt.DTypeLike = np.float64) -> KeyedArray:
+        """Create a vector whose keys begin with 0.
+
+        Parameters
+        ----------
+        dtype : dtype, default float64
+            Dtype of the elements.
+
+        Returns
+        -------
+        KeyedArray
+            The vector. One request per server.
+        """
         return self.array((), Constant(0), dtype)
 
-    def full(self, fill_value: float, dtype: Any = None) -> KeyedArray:
-        """A vector whose keys begin with ``fill_value``. One message a server."""
+    def full(self, fill_value: float, dtype: npt.DTypeLike | None = None) -> KeyedArray:
+        """Create a vector whose keys begin with ``fill_value``.
+
+        Parameters
+        ----------
+        fill_value : float
+            Initial value of each key.
+        dtype : dtype, optional
+            Dtype of the elements. Default: that of ``fill_value``.
+
+        Returns
+        -------
+        KeyedArray
+            The vector. One request per server.
+        """
         kind = np.result_type(fill_value) if dtype is None else dtype
         return self.array((), Constant(fill_value), kind)
 
@@ -161,17 +266,42 @@ class KeyedSpace:
         self,
         columns: int,
         *,
-        init: Any = 0.0,
+        init: float | Uniform | Normal = 0.0,
         seed: int | None = None,
-        dtype: Any = np.float32,
+        dtype: npt.DTypeLike = np.float32,
         wire: str | None = None,
     ) -> KeyedArray:
-        """A table with rows of so many elements. One message a server.
+        """Create a table (2-D array) with one row for each key.
 
-        ``init``: a number, or how rows begin: ``dv.uniform(low, high, seed=)``, ``dv.normal(mean,
-        scale, seed=)``; ``seed``: in place of the one there. What a key begins with depends on
-        seed, key and column alone. ``wire``: "float32", "float16" or "int8", as which rows travel:
-        see ``KeyedArray.wire``.
+        Parameters
+        ----------
+        columns : int
+            Length of a row, 1 or more.
+        init : float, Uniform or Normal, default 0.0
+            Initial value of rows: a number, ``dv.uniform(low, high)`` or
+            ``dv.normal(mean, scale)``.
+        seed : int, optional
+            Seed of the initializer. Default: the initializer's own.
+        dtype : dtype, default float32
+            Dtype of the elements.
+        wire : {"float32", "float16", "int8"}, optional
+            Transfer dtype of rows, see ``KeyedArray.wire``. Default: uncompressed.
+
+        Returns
+        -------
+        KeyedArray
+            The table. One request per server.
+
+        Raises
+        ------
+        ValueError
+            If ``columns`` is less than 1.
+        TypeError
+            If ``init`` is not an initializer.
+
+        Notes
+        -----
+        The initial row of a key depends only on seed, key and column.
         """
         count = operator.index(columns)
         if count < 1:
@@ -180,8 +310,28 @@ class KeyedSpace:
         made.wire = wire
         return made
 
-    def array(self, row: Row, fill: Fill, dtype: Any) -> KeyedArray:
-        """An array with rows of this shape, ``()`` or ``(k,)``. One message a server."""
+    def array(self, row: Row, fill: Fill, dtype: npt.DTypeLike) -> KeyedArray:
+        """Create an array with rows of a given shape.
+
+        Parameters
+        ----------
+        row : tuple of int
+            Shape of a row: ``()`` or ``(k,)``.
+        fill : Fill
+            Initial value of rows.
+        dtype : dtype
+            Dtype of the elements.
+
+        Returns
+        -------
+        KeyedArray
+            The array. One request per server.
+
+        Raises
+        ------
+        OverflowError
+            If the dtype cannot hold the initial value.
+        """
         kind = check_dtype(dtype)
         evaluate(fill, np.zeros(1, np.int64), (), kind)  # OverflowError for what the dtype has not
         number = self.session.client.new_id()
@@ -196,17 +346,40 @@ class KeyedSpace:
         return self.state().keys
 
     def state(self) -> SpaceState:
-        """How many keys and bytes there are, and how many keys were evicted, or refused for want
-        of memory, and how many changes were dropped as their keys were not admitted yet.
+        """Return the counts of keys, bytes and evictions.
 
-        One message a server.
+        Returns
+        -------
+        SpaceState
+            The sums over all servers. ``keys`` and ``bytes`` are current; ``evicted`` counts
+            removed keys, ``refused`` keys without memory, and ``waiting`` writes to keys not
+            inserted yet.
+
+        Notes
+        -----
+        One request per server.
         """
         with measured(self.session.counters):
             states = self.remote.layout()
         return SpaceState(*map(sum, zip(*states, strict=True)))
 
-    def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
-        """Whether each of ``keys`` is there, shape ``(n,)``. One message to each holder."""
+    def contains(self, keys: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return which keys exist.
+
+        Parameters
+        ----------
+        keys : array_like of int or str
+            Keys, shape ``(n,)``.
+
+        Returns
+        -------
+        numpy.ndarray of bool
+            Whether each key exists, shape ``(n,)``.
+
+        Notes
+        -----
+        One request to each server that stores some of the keys.
+        """
         chosen = ChosenKeys.of(self, keys)
         _, found = chosen.run(_FOUND, find=True)
         assert found is not None
@@ -216,7 +389,17 @@ class KeyedSpace:
         return bool(self.contains([key])[0])
 
     def keys(self) -> Keys:
-        """All keys, shape ``(n,)``, by bucket, then as inserted. Two messages a server."""
+        """Return all keys.
+
+        Returns
+        -------
+        numpy.ndarray of int64
+            The keys, shape ``(n,)``: by hash bucket, then in order of insertion.
+
+        Notes
+        -----
+        Two requests per server.
+        """
         return self.retried(lambda layout: np.concatenate([*self._pieces(layout)]))
 
     def _pieces(self, layout: Layout) -> Iterator[Keys]:
@@ -225,13 +408,36 @@ class KeyedSpace:
                 yield self.remote.read_keys(server, layout.versions[server], 0, count)
 
     def items(self, *arrays: KeyedArray, batch: int = 1 << 16) -> Iterator[tuple[Any, ...]]:
-        """Keys and their rows, ``(keys, rows, ...)``, at most ``batch`` at once, in the order of
-        ``keys()``.
+        """Iterate over the keys and their rows in batches, in the order of ``keys()``.
 
-            for keys, weights, rows in space.items(w, t): ...
+        Parameters
+        ----------
+        *arrays : KeyedArray
+            Arrays of this space.
+        batch : int, default 65536
+            Largest number of keys in a batch.
 
-        Two messages a batch. Rows are those of when the batch is read. Raises ``LayoutChanged``
-        if keys are inserted or removed meanwhile.
+        Yields
+        ------
+        tuple of numpy.ndarray
+            The keys of a batch, and the rows of each array.
+
+        Raises
+        ------
+        LayoutChanged
+            If keys are inserted or removed during the iteration.
+
+        Notes
+        -----
+        Two requests per batch. Rows are current when their batch is read.
+
+        Examples
+        --------
+        >>> space = ps.keys()
+        >>> w = space.zeros()
+        >>> w.push([1, 2], [0.5, 1.0])
+        >>> sorted((int(k), float(x)) for keys, rows in space.items(w) for k, x in zip(keys, rows))
+        [(1, 0.5), (2, 1.0)]
         """
         size = operator.index(batch)
         if size < 1:
@@ -245,10 +451,23 @@ class KeyedSpace:
                     keys = self.remote.read_keys(server, version, first, some)
                 yield keys, *(array.pull(keys) for array in arrays)
 
-    def remove(self, keys: Any) -> None:
-        """Remove keys from all arrays; those that are not there are none. One message a holder.
+    def remove(self, keys: npt.ArrayLike) -> None:
+        """Remove keys from all arrays of the space.
 
-        Written to again, they begin anew with their initial values.
+        Parameters
+        ----------
+        keys : array_like of int or str
+            Keys, shape ``(n,)``. Keys that do not exist are ignored.
+
+        Raises
+        ------
+        TypeError
+            If the space has a dense range of keys.
+
+        Notes
+        -----
+        One request to each server that stores some of the keys. A removed key that is written again
+        begins with its initial value.
         """
         self._refuse_range("remove")
         with measured(self.session.counters):
@@ -259,59 +478,128 @@ class KeyedSpace:
     def apply(
         self,
         function: RowFunction | Plugin,
-        keys: Any,
-        *args: Any,
+        keys: npt.ArrayLike,
+        *args: KeyedArray | npt.ArrayLike,
         combine: str = "add",
         wire: str | None = None,
-        **named: Any,
+        **named: KeyedArray | npt.ArrayLike,
     ) -> Any:
-        """Run a row function on the servers, on the rows of ``keys``: one message to each holder.
+        """Run a row function on the servers, on the rows of ``keys``.
 
-            @dv.rows
-            def step(w, squares, gradient, step_size):
-                squares = squares + gradient * gradient
-                return {"w": w - step_size * gradient / np.sqrt(squares), "squares": squares}
+        Parameters
+        ----------
+        function : RowFunction or Plugin
+            A function decorated with ``dv.rows``, or a function of the servers, ``dv.rows.plugin``.
+            If it writes rows, keys that do not exist are inserted.
+        keys : array_like of int or str
+            Keys, shape ``(n,)``.
+        *args : KeyedArray or array_like
+            Arguments of the function: an array of this space passes its rows; a NumPy array of
+            length n passes one row per key; numbers and small arrays are the same for all keys.
+        combine : {"add", "min", "max", "replace"}, default "add"
+            How the given rows of a repeated key are combined first, in their order.
+        wire : {"float32", "float16", "int8", "off"}, optional
+            Transfer dtype of given and returned rows of floats. Default: uncompressed.
+        **named : KeyedArray or array_like
+            Arguments of the function by name.
 
-            space.apply(step, keys, w, squares, gradients, 0.1)
+        Returns
+        -------
+        numpy.ndarray, tuple of numpy.ndarray or None
+            The values that the function returns per key, for each of ``keys``.
 
-        ``function`` may also be one that the servers' operator has loaded, ``dv.rows.plugin``.
-        Arguments are arrays of this space, of which the function gets the rows; NumPy arrays with
-        a row for each of ``keys``; and what is the same for all keys, numbers and small arrays.
-        Returns what the function returns per key, for each of ``keys`` as they were given. A
-        function that writes inserts the keys that are not there. Of a key that repeats, the rows
-        that are given are joined first, in their order: by ``combine``, "add", "min", "max", or
-        "replace" for the last one. ``wire``: how rows of floats travel that are given and returned,
-        as of ``KeyedArray.push``; "int8" is of those with columns. Raises ``OutOfBudget`` as that.
+        Raises
+        ------
+        ValueError
+            If an argument has the wrong number of rows, or belongs to another space.
+        OutOfBudget
+            If a server has no memory for new keys, see ``KeyedArray.push``.
+
+        Notes
+        -----
+        One request to each server that stores some of the keys.
+
+        Examples
+        --------
+        >>> @dv.rows
+        ... def step(w, squares, gradient, step_size):
+        ...     squares = squares + gradient * gradient
+        ...     return {"w": w - step_size * gradient / np.sqrt(squares), "squares": squares}
+        >>> space = ps.keys()
+        >>> w, squares = space.zeros(), space.zeros()
+        >>> space.apply(step, [3, 4], w, squares, np.array([2.0, -1.0]), 0.5)
+        >>> w.pull([3, 4])
+        array([-0.5,  0.5])
         """
         chosen = ChosenKeys.of(self, keys)
         return chosen.apply(function, args, named, combine=combine, wire=wire)
 
     # --- eviction ---------------------------------------------------------------------------------
 
-    def evict(self, mask: Any) -> int:
-        """Remove the keys where ``mask`` is true; returns how many.
+    def evict(self, mask: DistArray | KeyedArray) -> int:
+        """Remove the keys at which a mask is true.
 
-            space.evict(now - last_seen > ttl)
+        Parameters
+        ----------
+        mask : DistArray or KeyedArray
+            Booleans: an expression over arrays of this space.
 
-        ``mask``: of booleans, of an expression over arrays of this space. Raises ``LayoutChanged``
-        if keys were inserted or removed since these were read. One message that computes it, one
-        that counts, one that evicts.
+        Returns
+        -------
+        int
+            Number of removed keys.
+
+        Raises
+        ------
+        LayoutChanged
+            If keys were inserted or removed since the arrays of the mask were read.
+        TypeError
+            If the space has a dense range of keys.
+
+        Notes
+        -----
+        One request computes the mask, one counts, and one evicts.
+
+        Examples
+        --------
+        >>> space = ps.keys()
+        >>> last_seen = space.zeros()
+        >>> last_seen.push([1, 2], [10.0, 90.0])
+        >>> space.evict(100 - last_seen > 30)
+        1
         """
         self._refuse_range("evict")
         chosen = self._align(mask, np.dtype(np.bool_), "mask")
         count = int(np.count_nonzero(chosen))
         if count:
-            layout, mask = self._store(~chosen)
+            layout, kept = self._store(~chosen)
             with measured(self.session.counters):
-                self.remote.keep(layout.versions, StoredArray(mask.id, mask.type))
+                self.remote.keep(layout.versions, StoredArray(kept.id, kept.type))
             self._layout = None
         return count
 
-    def keep(self, count: int, *, by: Any) -> int:
-        """Keep the ``count`` keys with the largest ``by``, and evict all others: how many.
+    def keep(self, count: int, *, by: DistArray | KeyedArray) -> int:
+        """Keep the keys with the largest scores, and remove all others.
 
-        ``by``: an array of this space, or an expression over some. Of equal ones those stay that
-        come first in ``keys()``; NaN counts as the largest.
+        Parameters
+        ----------
+        count : int
+            Number of keys to keep.
+        by : DistArray or KeyedArray
+            The scores: an array of this space, or an expression over some. NaN counts as the
+            largest. Among equal scores, the first keys in the order of ``keys()`` stay.
+
+        Returns
+        -------
+        int
+            Number of removed keys.
+
+        Raises
+        ------
+        ValueError
+            If ``count`` is negative.
+        LayoutChanged
+            If keys were inserted or removed since the arrays of ``by`` were read.
         """
         most = operator.index(count)
         if most < 0:
@@ -334,24 +622,57 @@ class KeyedSpace:
     # --- as plain arrays --------------------------------------------------------------------------
 
     def frozen(self, *arrays: KeyedArray | None) -> list[DistArray]:
-        """Arrays as they are at one moment, None for the keys: plain ones, aligned to each other.
+        """Return arrays as plain arrays, all read at one moment and aligned to each other.
 
-        In the order of ``keys()``. Two messages a server, one where no key was inserted or removed
-        since the last time.
+        Parameters
+        ----------
+        *arrays : KeyedArray or None
+            Arrays of this space; ``None`` stands for the keys.
+
+        Returns
+        -------
+        list of DistArray
+            The values, in the order of ``keys()``.
+
+        Notes
+        -----
+        Two requests per server; one if no key was inserted or removed since the last read.
         """
         return self.retried(lambda layout: freeze(self.session, self.remote, layout, arrays))
 
-    def assign(self, array: KeyedArray, values: Any) -> None:
-        """Let ``array`` have ``values``, an expression over arrays of this space, for all keys."""
+    def assign(self, array: KeyedArray, values: DistArray | KeyedArray) -> None:
+        """Replace the rows of all keys by an expression over arrays of this space.
+
+        Parameters
+        ----------
+        array : KeyedArray
+            The array to write to.
+        values : DistArray or KeyedArray
+            The new rows.
+
+        Raises
+        ------
+        LayoutChanged
+            If keys were inserted or removed since the arrays of ``values`` were read.
+        """
         layout, given = self._store(self._align(values, array.dtype, "values"))
         with measured(self.session.counters):
             source = StoredArray(given.id, given.type)
             self.remote.thaw(layout.versions, [source], [array.number])
 
     def adopt(self, keys: DistArray, rows: Sequence[tuple[KeyedArray, DistArray]]) -> None:
-        """Fill the space, which has no keys, with what ``frozen`` gave once; all int64 ``keys``.
+        """Fill an empty space with values that ``frozen`` returned.
 
-        One message that reads the keys, one that moves all, one that fills.
+        Parameters
+        ----------
+        keys : DistArray
+            All keys, int64.
+        rows : sequence of tuple of (KeyedArray, DistArray)
+            Arrays of this space, with their rows in the order of ``keys``.
+
+        Notes
+        -----
+        One request reads the keys, one moves the rows, and one fills the space.
         """
         holders = self.remote.partition.server_of(keys.numpy(), self.remote.servers)
         counts = np.bincount(holders, minlength=self.remote.servers)
@@ -365,15 +686,15 @@ class KeyedSpace:
             self.remote.adopt(found[0], found[1:], [array.number for array, _ in rows])
 
     def _store(self, values: DistArray) -> tuple[Layout, Buffer]:
-        """An array in the order of the layout, and that, as a buffer."""
+        """Return the layout, and ``values`` in its order as a buffer."""
         layout = self.layout()
         return layout, store_in_layout(values, layout)
 
     def _align(self, values: Any, dtype: np.dtype[Any], name: str) -> DistArray:
-        """``values`` as an array of ``dtype`` in the order of the present layout.
+        """Return ``values`` as an array of ``dtype`` in the order of the current layout.
 
-        A plain array of that length is taken to be in that order, as what a sort gives.
-        ``LayoutChanged`` for one of another length or layout.
+        A plain array of the same length is assumed to be in that order, for example the result of a
+        sort. Raises ``LayoutChanged`` for another length or layout.
         """
         given: Any = values.values if isinstance(values, KeyedArray) else values
         if not isinstance(given, Handle):
@@ -394,7 +715,18 @@ class KeyedSpace:
         return cast(DistArray, array)
 
     def layout(self, *, fresh: bool = False) -> Layout:
-        """The order of the keys: the last known one, or that of now, one message a server."""
+        """Return the order of the keys.
+
+        Parameters
+        ----------
+        fresh : bool, default False
+            Whether to ask the servers, one request each, instead of using the last known order.
+
+        Returns
+        -------
+        Layout
+            Number of keys and version of each server.
+        """
         if fresh or self._layout is None or not self._layout.length:  # empty: nobody checks it
             with measured(self.session.counters):
                 states = self.remote.layout()
@@ -402,7 +734,23 @@ class KeyedSpace:
         return self._layout
 
     def retried(self, ask: Callable[[Layout], Result]) -> Result:
-        """What ``ask`` returns for the layout of now, which others may be changing."""
+        """Call a function with the current layout, again if keys were inserted meanwhile.
+
+        Parameters
+        ----------
+        ask : callable
+            A function of a ``Layout``.
+
+        Returns
+        -------
+        object
+            The result of ``ask``.
+
+        Raises
+        ------
+        LayoutChanged
+            If the layout changed during each of twenty attempts.
+        """
         for _ in range(_MOST_TRIES - 1):
             try:
                 return ask(self.layout())

@@ -62,15 +62,39 @@ class Evaluator:
 
     @property
     def counters(self) -> Counters:
-        """What was sent, received and run since the session opened, or since ``.reset()``."""
+        """Return the counts of requests, bytes and passes of this session.
+
+        Returns
+        -------
+        Counters
+            Counts since the session opened or ``counters.reset()``. ``messages`` counts requests
+            and their replies: one message is one request to one server.
+        """
         return self.client.counters
 
     def new_buffer(self, type: NodeType) -> Buffer:
-        """A fresh buffer id with its finalizer; nothing is sent."""
+        """Allocate an ID for an array on the servers, freed with its last reference.
+
+        Parameters
+        ----------
+        type : NodeType
+            Shape, dtype and index set of the array.
+
+        Returns
+        -------
+        Buffer
+            The buffer; no request is sent.
+        """
         return self._executor.new_buffer(type)
 
     def track(self, array: Holder) -> None:
-        """Called for every array that was made, or stands for another node."""
+        """Register an array that was created or now represents another node.
+
+        Parameters
+        ----------
+        array : Handle
+            The array.
+        """
         self.holders.add(array)
         if self._tracing:  # what a differentiated function made cannot be computed yet
             return
@@ -81,30 +105,65 @@ class Evaluator:
             self.overdue = True
 
     def flush_overdue(self) -> None:
-        """Called before an operation is built: then no temporary of the last statement is alive."""
+        """Send off long chains of pending operations, before the next operation is built."""
         self.overdue = False
         # What is not deep waits: it may never be asked for, and then needs no memory.
         few = len(self.graph) < self._slack * self.pending_nodes
         self._send_off(self.pending_depth / 2 if few else 0)
 
     def evaluate(self, *arrays: Holder) -> None:
-        """Compute ``arrays``, in as few messages as their dependencies allow."""
+        """Compute arrays, in as few requests as their dependencies allow.
+
+        Parameters
+        ----------
+        *arrays : DistArray
+            Arrays of this session. Pending expressions that share their passes are computed too.
+        """
         self.compute(*arrays)
 
     def flush(self) -> None:
-        """Send off everything pending without waiting for an answer, unless one is needed.
+        """Send all pending operations to the servers without waiting for their replies.
 
-        What fails then stays pending, and is tried again when it is asked for: there the error
-        shows.
+        If an operation fails, it stays pending. It runs again when its value is needed, and raises
+        its error there.
         """
         self._send_off()
 
     def plan(self, *arrays: Holder) -> Template:
-        """What an evaluation of ``arrays`` would run now, with its cost; nothing runs."""
+        """Return the execution plan of arrays without running it.
+
+        Parameters
+        ----------
+        *arrays : DistArray
+            Arrays of this session.
+
+        Returns
+        -------
+        Template
+            The plan with its cost: ``messages``, ``sweeps``. ``str`` describes it.
+        """
         return self._plan([array.node for array in arrays]).template
 
     def evaluate_implicitly(self, array: Holder, what: str) -> Any:
-        """The value of ``array``, which ``what`` needs; counted, and an error in strict mode."""
+        """Evaluate an array because ordinary Python needs its value, and count it.
+
+        Parameters
+        ----------
+        array : Handle
+            The array.
+        what : str
+            The operation that needs the value, for the error.
+
+        Returns
+        -------
+        object
+            The value of the array.
+
+        Raises
+        ------
+        RuntimeError
+            Within ``strict()``, unless the value is known.
+        """
         node = array.node
         if node.value is not None:
             return node.value
@@ -117,7 +176,22 @@ class Evaluator:
         return self.compute(array)[0].value
 
     def transfer_implicitly(self, node: Node, what: str, count: int) -> None:
-        """``what`` brings ``count`` elements here; counted, and an error in strict mode."""
+        """Count a transfer of elements that ordinary Python causes.
+
+        Parameters
+        ----------
+        node : Node
+            The expression whose elements are transferred.
+        what : str
+            The operation that needs them, for the error.
+        count : int
+            Number of elements.
+
+        Raises
+        ------
+        RuntimeError
+            Within ``strict()``, unless the client stores the values.
+        """
         if node.on_client:
             return  # scalars come with their evaluation
         if self._strict:
@@ -130,7 +204,15 @@ class Evaluator:
 
     @contextmanager
     def strict(self) -> Iterator[None]:
-        """Within it every implicit evaluation or transfer is an error that names the line."""
+        """Return a context in which implicit evaluations and transfers raise an error.
+
+        Use it to find lines that evaluate by accident, such as ``if s > 0`` or ``np.asarray(x)``.
+
+        Yields
+        ------
+        None
+            Within the context such a line raises ``RuntimeError``, which names the line.
+        """
         before, self._strict = self._strict, True
         try:
             yield
@@ -139,7 +221,13 @@ class Evaluator:
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
-        """Within it, nodes may depend on variables: they are not evaluated."""
+        """Return a context in which expressions may depend on variables and are not evaluated.
+
+        Yields
+        ------
+        None
+            Within the context a function is traced for its derivative.
+        """
         with self.holders.lock:
             self._tracing += 1
         try:
@@ -150,9 +238,14 @@ class Evaluator:
 
     @contextmanager
     def quiesce(self) -> Iterator[None]:
-        """Within it no other thread evaluates, and no program is under way.
+        """Return a context in which no program runs and no other thread evaluates.
 
-        Those that have failed are taken back first: arrays stand for what they are computed from.
+        Failed programs are undone first: their arrays represent their expressions again.
+
+        Yields
+        ------
+        None
+            Within the context all arrays on the servers stay as they are.
         """
         with hold_lock(self._evaluating):
             with suppress(PSError):  # of what was sent: who asks for it hears of it
@@ -162,12 +255,13 @@ class Evaluator:
             yield
 
     def _plan(self, targets: Sequence[Node], *, alone: bool = False) -> Plan:
+        """Plan ``targets``, with pending expressions unless ``alone``."""
         if self._tracing:
             refuse_variables(targets)
         return self.planner.plan(targets, [] if alone else self._computable(self.holders.pending()))
 
     def _computable(self, nodes: Iterable[Node]) -> list[Node]:
-        """Those that may be computed though nobody asks for them."""
+        """Return the nodes that may be computed before they are needed."""
         wanted = list(dict.fromkeys(nodes))
         if self._refused:
             wanted = [node for node in wanted if weakref.ref(node) not in self._refused]
@@ -177,9 +271,17 @@ class Evaluator:
         return wanted
 
     def compute(self, *arrays: Holder) -> list[Node]:
-        """Give ``arrays`` their values, on the servers or here; waits for all programs under way.
+        """Compute arrays, and wait for all programs that are running.
 
-        Returns what they stood for when their turn came.
+        Parameters
+        ----------
+        *arrays : DistArray
+            Arrays of this session.
+
+        Returns
+        -------
+        list of Node
+            The node of each array at the moment of its evaluation.
         """
         with hold_lock(self._evaluating) as hold:
             for array in arrays:

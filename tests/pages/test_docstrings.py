@@ -14,6 +14,7 @@ import distvec as dv
 import optim
 from distvec.session import Session
 from docs.public import documented
+from ps_backend.processes.launcher import LocalServers, launch_local
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 EXAMPLES = {
@@ -29,16 +30,33 @@ def ps() -> Iterator[Session]:
         yield session
 
 
+@pytest.fixture(scope="module")
+def servers() -> Iterator[LocalServers]:
+    """Two processes, as ``distvec serve`` starts them."""
+    started = launch_local(2)
+    yield started
+    started.stop()
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_runs(
-    name: str, ps: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    ps: Session,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    """With ``np``, ``dv``, ``optim`` and a session ``ps`` of two servers."""
+    """With ``np``, ``dv``, ``optim`` and a session ``ps`` of two servers.
+
+    Examples that connect get the ``addresses`` and the ``token`` of running servers.
+    """
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"np": np, "dv": dv, "optim": optim, "ps": ps}
-    test = doctest.DocTestParser().get_doctest(
-        EXAMPLES[name].__doc__ or "", names, name, None, None
-    )
+    examples = EXAMPLES[name].__doc__ or ""
+    if "(addresses, token" in examples or ", addresses, token" in examples:
+        running: LocalServers = request.getfixturevalue("servers")
+        names |= {"addresses": running.addresses, "token": running.token}
+    test = doctest.DocTestParser().get_doctest(examples, names, name, None, None)
     runner = doctest.DebugRunner(optionflags=FLAGS)
     try:
         runner.run(test)
