@@ -225,9 +225,11 @@ def run(
 
 def held_out(test: DataFrame, model: Model) -> tuple[float, float]:
     """AUC and accuracy; the tasks pull the weights they need, no row comes to the driver."""
-    scored = model.scores(test).select("label", "score").cache()
-    auc = BinaryClassificationEvaluator(rawPredictionCol="score", labelCol="label").evaluate(scored)
-    right = (F.col("score") > 0) == (F.col("label") > 0)
+    scored = model.margins(test).select("label", "margin").cache()
+    auc = BinaryClassificationEvaluator(rawPredictionCol="margin", labelCol="label").evaluate(
+        scored
+    )
+    right = (F.col("margin") > 0) == (F.col("label") > 0)
     accuracy = scored.agg(F.avg(right.cast("double"))).first()[0]
     scored.unpersist()
     return auc, accuracy

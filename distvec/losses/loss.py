@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import os
 import traceback
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -93,7 +94,7 @@ Arrays: TypeAlias = tuple[npt.NDArray[Any], ...]
 """An array for each parameter, in the order of ``Loss.parameters``."""
 
 
-SCORES, PROBABILITIES, PREDICTIONS = "scores", "probabilities", "predictions"
+MARGINS, PROBABILITIES, PREDICTIONS = "margins", "probabilities", "predictions"
 """Questions to a model about rows."""
 
 
@@ -306,6 +307,11 @@ def as_given(arrays: Sequence[Any], parameters: Sequence[Parameter]) -> Any:
     return {one.name: array for one, array in zip(parameters, arrays, strict=True)}
 
 
+def warn_renamed(old: str, new: str) -> None:
+    """A DeprecationWarning at the caller of a method that has another name now."""
+    warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=3)
+
+
 def shape_of(parameter: Parameter, features: int, *, intercept: bool) -> tuple[int, ...]:
     """The shape of the whole array over so many features."""
     return (features + (intercept and parameter.takes_intercept), *parameter.row)
@@ -318,7 +324,7 @@ def zeros(loss: Loss, features: int, *, intercept: bool) -> Arrays:
 
 def predict(what: str, loss: Loss, classes: Sequence[float], scores: Floats) -> Floats:
     """The answer of a model of ``loss`` to ``what``, one of the above, for rows of these scores."""
-    if what == SCORES:
+    if what == MARGINS:
         return scores
     if what == PROBABILITIES:
         return loss.probabilities(scores)

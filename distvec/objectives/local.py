@@ -19,6 +19,7 @@ from distvec.losses.loss import (
     check_loss,
     positive_weight,
     shape_of,
+    warn_renamed,
 )
 from distvec.losses.rows import Floats, Rows, standard_deviations
 from distvec.objectives.base import ObjectiveBase
@@ -164,12 +165,17 @@ class Objective(ObjectiveBase):
         )
         return sampled
 
-    def scores(self, x: Any, features: Any = None) -> Floats:
+    def margins(self, x: Any, features: Any = None) -> Floats:
         """What the model ``x`` says of each row, with its offset, or of each row of other
         ``features``: margins, ``(rows,)``; of k classes ``(rows, k)``. ``model(x)`` says more."""
         if features is not None:
-            return self.model(x).scores(features)
+            return self.model(x).margins(features)
         return self.loss.scores(self.data, self._arrays(x), intercept=self.intercept)
+
+    def scores(self, x: Any, features: Any = None) -> Floats:
+        """Deprecated: use ``margins``."""
+        warn_renamed("Objective.scores()", "margins()")
+        return self.margins(x, features)
 
     def model(self, x: Any) -> Model:
         """``x`` as a model, which knows its loss, intercept and classes: asked, saved, loaded."""

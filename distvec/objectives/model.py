@@ -17,9 +17,9 @@ from distvec.durability.load import load
 from distvec.durability.save import save
 from distvec.losses.input_rows import matrix_for
 from distvec.losses.loss import (
+    MARGINS,
     PREDICTIONS,
     PROBABILITIES,
-    SCORES,
     Loss,
     Parameter,
     as_arrays,
@@ -28,6 +28,7 @@ from distvec.losses.loss import (
     check_loss,
     predict,
     shape_of,
+    warn_renamed,
 )
 from distvec.losses.rows import Floats, Rows
 from optim import Result
@@ -106,7 +107,7 @@ class Model:
         model = objective.fit()  # or objective.model(result.x)
         model.predict(X), model.coefficients, model.intercept
         model.save("model.safetensors")
-        Model.load("model.safetensors").scores(X)
+        Model.load("model.safetensors").margins(X)
 
     Parameters
     ----------
@@ -253,7 +254,7 @@ class Model:
 
     # --- what it says of rows ---------------------------------------------------------------------
 
-    def scores(self, data: Any) -> Floats:
+    def margins(self, data: Any) -> Floats:
         """Margins ``<x, w> + intercept`` of rows. Offsets are not added.
 
         Parameters
@@ -264,7 +265,7 @@ class Model:
         Returns
         -------
         array, (rows,) or (rows, k)
-            Of k classes, a score for each.
+            Of k classes, a margin for each.
 
         Raises
         ------
@@ -273,7 +274,12 @@ class Model:
         TypeError
             If the model is on the servers.
         """
-        return self._says(SCORES, data)
+        return self._says(MARGINS, data)
+
+    def scores(self, data: Any) -> Floats:
+        """Deprecated: use ``margins``."""
+        warn_renamed("Model.scores()", "margins()")
+        return self.margins(data)
 
     def probabilities(self, data: Any) -> Floats:
         """The probability of each class in each row.
@@ -293,7 +299,7 @@ class Model:
         NotImplementedError
             If the loss has no probabilities; ``Logistic`` and ``Softmax`` have.
         ValueError, TypeError
-            As ``scores``.
+            As ``margins``.
         """
         return self._says(PROBABILITIES, data)
 
@@ -315,7 +321,7 @@ class Model:
         NotImplementedError
             If the loss orders rows, or is one of ``block_loss``.
         ValueError, TypeError
-            As ``scores``.
+            As ``margins``.
         """
         return self._says(PREDICTIONS, data)
 
@@ -456,7 +462,7 @@ class Model:
         return made
 
 
-_CALLED = {SCORES: "scores", PROBABILITIES: "probabilities", PREDICTIONS: "predict"}
+_CALLED = {MARGINS: "margins", PROBABILITIES: "probabilities", PREDICTIONS: "predict"}
 
 
 def _two(classes: Sequence[float]) -> tuple[float, float]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from distvec.losses import block_loss, row_loss
     from distvec.spark.keyed.objective import KeyedObjective
     from distvec.spark.nonzeros import load_nonzeros, save_nonzeros
-    from distvec.spark.objectives.model import Model, mllib_model, scores
+    from distvec.spark.objectives.model import Model, margins, mllib_model, scores
     from distvec.spark.objectives.objective import LogisticLoss, Objective
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "PSContext",
     "block_loss",
     "load_nonzeros",
+    "margins",
     "mllib_model",
     "row_loss",
     "run",
@@ -51,6 +52,7 @@ _OF_DRIVERS = {
     "Objective": "distvec.spark.objectives.objective",
     "block_loss": "distvec.losses",
     "load_nonzeros": "distvec.spark.nonzeros",
+    "margins": "distvec.spark.objectives.model",
     "mllib_model": "distvec.spark.objectives.model",
     "row_loss": "distvec.losses",
     "save_nonzeros": "distvec.spark.nonzeros",

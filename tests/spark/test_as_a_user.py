@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from pyspark.ml.linalg import Vectors
 
-from distvec.spark import LogisticLoss, PSContext, scores
+from distvec.spark import LogisticLoss, PSContext, margins
 from distvec.spark.data.blocks import scratch_directory
 from distvec.spark.jobs.application import free_slots
 from optim import SGD
@@ -40,7 +40,7 @@ def readme_example():
 # A second Spark in the same process, which stops nothing; what the first one made is not usable.
 FORGETS = """
 import json, sys
-from distvec.spark import LogisticLoss, scores
+from distvec.spark import LogisticLoss, margins
 
 spark = SparkSession.builder.master("local[2]").getOrCreate()
 train = spark.createDataFrame(rows, ["label", "features"])
@@ -56,7 +56,7 @@ old = ps
 ps = PSContext.get_or_create(spark)
 print(json.dumps([
     refusal(lambda: loss(result.x)),
-    refusal(lambda: scores(train, result.x)),
+    refusal(lambda: margins(train, result.x)),
     refusal(result.x.numpy),
 ]))
 loss = LogisticLoss(train, mode="resident")
@@ -85,7 +85,7 @@ def test_the_readme_under_spark_submit_then_a_script_that_stops_nothing(tmp_path
     assert "Warning" not in ended.stderr
     lines = ended.stdout.splitlines()
     assert lines[0].startswith("Converged: the gradient is within its tolerance.")
-    assert sum("|" in line for line in lines) == 5, "scores: a header and four rows"
+    assert sum("|" in line for line in lines) == 5, "margins: a header and four rows"
     none, refused, (value, pids) = (json.loads(line) for line in lines[-3:])
     assert none.startswith("RuntimeError: no PSContext is running; start one first: ")
     for text, kind in zip(refused, ("RuntimeError", "RuntimeError", "PSError"), strict=True):
@@ -222,7 +222,7 @@ def test_what_a_stopped_context_made_says_so(spark, problem):
             with pytest.raises(PSError, match=stopped):
                 use()
         with pytest.raises(RuntimeError, match=stopped):
-            scores(problem.frame, x)
+            margins(problem.frame, x)
         with pytest.raises(RuntimeError, match="the PSContext of this loss was stopped"):
             loss(ps.ones(3000))
         with pytest.raises(ValueError, match="the operands belong to two sessions"):

@@ -58,7 +58,7 @@ import json, os, sys
 os.environ["PATH"] = {path!r} + os.pathsep + os.environ["PATH"]
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import SparkSession, functions
-from distvec.spark import LogisticLoss, PSContext, run, scores
+from distvec.spark import LogisticLoss, PSContext, margins, run
 from distvec.spark.jobs.failures import describe_failure
 
 from tests.quick_start import QUICK_START
@@ -80,7 +80,7 @@ ps = PSContext.get_or_create(spark, servers=1)
 w = ps.ones(1)
 found = [
     float(LogisticLoss(both)(w)[0]),
-    sorted(row["score"] for row in scores(both, w).collect()),
+    sorted(row["margin"] for row in margins(both, w).collect()),
     sum(run(lambda worker: len(list(worker.rows)), rdd)),
 ]
 print(json.dumps([said, found]))

@@ -25,7 +25,14 @@ from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
 from distvec.losses.classification import Logistic
 from distvec.losses.labels import rule
-from distvec.losses.loss import PREDICTIONS, PROBABILITIES, SCORES, Loss, check_loss
+from distvec.losses.loss import (
+    MARGINS,
+    PREDICTIONS,
+    PROBABILITIES,
+    Loss,
+    check_loss,
+    warn_renamed,
+)
 from distvec.losses.row_losses import RowLoss
 from distvec.rows.api import rows as row_functions
 from distvec.rows.optimizers import RowOptimizer
@@ -64,7 +71,7 @@ class KeyedObjective:
 
         model = KeyedObjective(clicks, loss=Logistic(), features=["site", "ad"], label="click")
         model.train(progress=print)
-        model.scores(others).show()
+        model.probabilities(others).show()
 
     ``loss``: one of one margin a row, as Logistic(), Hinge(), Huber(), Poisson(), or your own with
     ``@row_loss``. ``LogisticLoss(..., keys=True)`` is one with the first of them.
@@ -168,11 +175,26 @@ class KeyedObjective:
         began = time.monotonic()
         return self._progress(self._over(self._given(data), None), began)
 
+    def margins(self, data: DataFrame, *, output: str = "margin") -> DataFrame:
+        """``data`` with a column ``output``: the margin of each row. Lazy."""
+        return self._with_answers(data, MARGINS, output)
+
+    def probabilities(self, data: DataFrame, *, output: str = "probability") -> DataFrame:
+        """``data`` with a column ``output``: the probabilities of the negative and of the positive
+        class, an array. Lazy. ``NotImplementedError`` if the loss has none."""
+        self.loss.probabilities(np.zeros(0))
+        return self._with_answers(data, PROBABILITIES, output)
+
     def scores(self, data: DataFrame, *, output: str = "score") -> DataFrame:
-        """``data`` with a column ``output``: the probability that a row is positive, of losses that
-        tell one, as ``Logistic``; of others the margin. Lazy."""
-        tells = type(self.loss).probabilities is not Loss.probabilities
-        return self._with_answers(data, PROBABILITIES if tells else SCORES, output)
+        """Deprecated: use ``probabilities`` or ``margins``.
+
+        Adds the probability of the positive class if the loss has probabilities, else the margin.
+        """
+        warn_renamed(f"{type(self).__name__}.scores()", "probabilities() or margins()")
+        if type(self.loss).probabilities is Loss.probabilities:
+            return self.margins(data, output=output)
+        found = self.probabilities(data, output=output)
+        return found.withColumn(output, find_column(found, output, "output")[0][1])
 
     def predict(self, data: DataFrame, *, output: str = "prediction") -> DataFrame:
         """``data`` with a column ``output``: the label that is expected, a class or a mean; lazy.
@@ -187,7 +209,8 @@ class KeyedObjective:
             raise ValueError(f"output={output!r} is a column of the data; name another one")
         for name in self._reading.keys:
             self._key_column(data, name)
-        kept = StructType([*data.schema.fields, StructField(output, DoubleType())])
+        kind = ArrayType(DoubleType()) if what == PROBABILITIES else DoubleType()
+        kept = StructType([*data.schema.fields, StructField(output, kind)])
         score = Score(self._reading, self.loss, self.weights, what, output)
         return data.mapInArrow(score, kept)
 

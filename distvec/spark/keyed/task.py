@@ -176,9 +176,13 @@ class Score:
         """For ``mapInArrow``."""
         labels = classes(self.reading.rule, ()) or (-1.0, 1.0)
         for batch in batches:
-            found = [np.zeros(0)]
+            found = []
             for keys, rows in self.reading.minibatches(batch, labelled=False):
                 scores = self.loss.scores(rows, (self.weights.pull(keys),), intercept=False)
-                said = predict(self.what, self.loss, labels, scores)
-                found.append(said[:, 1] if self.what == PROBABILITIES else said)
-            yield batch.append_column(self.output, pa.array(np.concatenate(found)))
+                found.append(predict(self.what, self.loss, labels, scores))
+            values = np.concatenate(found) if found else np.zeros(0)
+            column = pa.array(values.ravel())
+            if self.what == PROBABILITIES:  # two numbers a row
+                ends = pa.array(np.arange(batch.num_rows + 1, dtype=np.int32) * 2)
+                column = pa.ListArray.from_arrays(ends, column)
+            yield batch.append_column(self.output, column)

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from distvec.array.core.handle import Handle
 from distvec.losses import RowLoss, Softmax
 from distvec.losses.classification import Logistic
-from distvec.losses.loss import PREDICTIONS, PROBABILITIES, SCORES, Loss
+from distvec.losses.loss import MARGINS, PREDICTIONS, PROBABILITIES, Loss, warn_renamed
 from distvec.objectives import model as models
 from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.columns import Columns, feature_column, feature_names
@@ -110,13 +110,13 @@ class Model(models.Model):
     """A fitted model that knows its loss, intercept and features, for DataFrames and for arrays.
 
         model = objective.fit()  # or objective.model(result.x)
-        model.scores(test), model.predict(test)  # test with one more column; lazy
+        model.margins(test), model.predict(test)  # test with one more column; lazy
         model.save("model")
         Model.load("model", ps), Model.load("model")  # on the servers; with NumPy's arrays
         model.to_mllib().save("hdfs:///models/clicks")
 
     It is a ``distvec.losses.Model``, takes the same arguments, and reads the same files.
-    ``scores``, ``probabilities`` and ``predict`` also take a DataFrame.
+    ``margins``, ``probabilities`` and ``predict`` also take a DataFrame.
 
     Notes
     -----
@@ -126,8 +126,8 @@ class Model(models.Model):
     the executors by Spark itself, as a broadcast, and needs no servers.
     """
 
-    def scores(
-        self, data: Any, *, output: str = "score", features: str | Sequence[str] | None = None
+    def margins(
+        self, data: Any, *, output: str = "margin", features: str | Sequence[str] | None = None
     ) -> Any:
         """Margins of rows, of k classes k of them. Offsets are not added.
 
@@ -154,7 +154,14 @@ class Model(models.Model):
             If ``features`` names columns of other types; if rows in memory are given to a model on
             the servers.
         """
-        return self._of(SCORES, data, output, features)
+        return self._of(MARGINS, data, output, features)
+
+    def scores(
+        self, data: Any, *, output: str = "score", features: str | Sequence[str] | None = None
+    ) -> Any:
+        """Deprecated: use ``margins``, whose column is ``margin`` by default."""
+        warn_renamed("Model.scores()", "margins()")
+        return self.margins(data, output=output, features=features)
 
     def probabilities(
         self,
@@ -165,7 +172,7 @@ class Model(models.Model):
     ) -> Any:
         """The probability of each class; of two, the negative one comes first.
 
-        Takes and returns the same as ``scores``. ``NotImplementedError`` if the loss has none.
+        Takes and returns the same as ``margins``. ``NotImplementedError`` if the loss has none.
         """
         return self._of(PROBABILITIES, data, output, features)
 
@@ -178,7 +185,7 @@ class Model(models.Model):
     ) -> Any:
         """The label that the model expects: a class, or a mean.
 
-        Takes and returns the same as ``scores``. ``NotImplementedError`` if the loss has no labels.
+        Takes and returns the same as ``margins``. ``NotImplementedError`` without labels.
         """
         return self._of(PREDICTIONS, data, output, features)
 
@@ -202,18 +209,32 @@ def scores(
     output: str = "score",
     intercept: bool | None = None,
 ) -> DataFrame:
-    """``df`` with a column ``output``: what the model ``weights`` says of each row.
+    """Deprecated: use ``margins``, whose column is ``margin`` by default."""
+    warn_renamed("distvec.spark.scores()", "margins()")
+    return margins(df, weights, loss=loss, features=features, output=output, intercept=intercept)
+
+
+def margins(
+    df: DataFrame,
+    weights: Any,
+    *,
+    loss: Loss | None = None,
+    features: str | Sequence[str] | None = None,
+    output: str = "margin",
+    intercept: bool | None = None,
+) -> DataFrame:
+    """``df`` with a column ``output``: the margins of the model ``weights``.
 
     ``weights`` is a ``Model``, or parameters on the servers. Of those that a solver found, or an
     objective was asked at, loss, intercept and compaction are known; of others, the margin
     ``<x, w>`` is said, or what ``loss`` says, and with ``intercept`` the last row is added.
-    ``Model.scores`` tells more. ValueError where ``loss`` or ``intercept`` is another than is
+    ``Model.margins`` tells more. ValueError where ``loss`` or ``intercept`` is another than is
     known, and for a column that is there.
     """
     model = model_of(weights, loss, intercept)
     if not isinstance(weights, models.Model) and model.is_local:
         raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
-    return _add_scores(model, SCORES, df, output, features)
+    return _add_scores(model, MARGINS, df, output, features)
 
 
 def mllib_model(

@@ -31,6 +31,7 @@ from distvec.losses.loss import (
     check_loss,
     positive_weight,
     shape_of,
+    warn_renamed,
 )
 from distvec.objectives.base import ObjectiveBase, known_features
 from distvec.objectives.penalties import Penalty
@@ -224,10 +225,15 @@ class Objective(ObjectiveBase):
         arrays = self._used(self._arrays(self.start()))
         return self._evaluator.sums(arrays, self.coordinates).weight
 
+    def margins(self, data: DataFrame, x: Any, *, output: str = "margin") -> DataFrame:
+        """``data`` with a column ``output``: the margins of the model ``x``; lazy. The same as
+        ``model(x).margins(data)``."""
+        return self.model(x).margins(data, output=output)  # type: ignore[no-any-return]
+
     def scores(self, data: DataFrame, x: Any, *, output: str = "score") -> DataFrame:
-        """``data`` with a column ``output``: what the model ``x`` says of each row; lazy. The same
-        as ``model(x).scores(data)``."""
-        return self.model(x).scores(data, output=output)  # type: ignore[no-any-return]
+        """Deprecated: use ``margins``, whose column is ``margin`` by default."""
+        warn_renamed(f"{type(self).__name__}.scores()", "margins()")
+        return self.margins(data, x, output=output)
 
     def model(self, x: Any) -> Model:
         """``x`` as a model, which knows its loss, intercept, features and classes: it predicts, is

@@ -86,12 +86,12 @@ def test_what_is_saved_is_what_is_loaded(tmp_path_factory, loss, dtype, coordina
     again = Model.load(path, loss=own)
     assert again.loss == loss and again.classes == model.classes and again.num_features == 7
     X = rng.normal(size=(5, 7))
-    found = again.scores(X)
-    assert found.tobytes() == model.scores(X).tobytes()
-    assert found.tobytes() == model.scores(sp.csr_array(X)).tobytes() or np.allclose(
-        found, model.scores(sp.csr_array(X)), rtol=1e-12
+    found = again.margins(X)
+    assert found.tobytes() == model.margins(X).tobytes()
+    assert found.tobytes() == model.margins(sp.csr_array(X)).tobytes() or np.allclose(
+        found, model.margins(sp.csr_array(X)), rtol=1e-12
     )
-    np.testing.assert_allclose(model.whole().scores(X), found, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model.whole().margins(X), found, rtol=1e-5, atol=1e-6)
     if len(loss.parameters) == 1:
         margins = X @ model.coefficients + model.intercept
         np.testing.assert_allclose(found, margins, rtol=1e-5, atol=1e-6)
@@ -100,7 +100,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path_factory, loss, dtype, coordina
         assert set(model.coefficients) == {one.name for one in loss.parameters}
         assert all(len(one) == 7 for one in model.coefficients.values())
     again = pickle.loads(pickle.dumps(random_model(rng, Softmax(3))))
-    assert again.scores(X).shape == (5, 3)
+    assert again.margins(X).shape == (5, 3)
 
 
 @pytest.mark.parametrize("loss", SHELF, ids=str)
@@ -109,7 +109,7 @@ def test_predictions(loss):
         random_model(np.random.default_rng(1), loss),
         np.random.default_rng(2).normal(size=(6, 7)),
     )
-    scores = model.scores(X)
+    scores = model.margins(X)
     row = loss.row if isinstance(loss, losses.FactorizationMachine) else loss
     if isinstance(loss, (losses.Cox, losses.PairwiseRanking)):
         with pytest.raises(NotImplementedError, match="tells no labels of rows; ask for the score"):
@@ -145,8 +145,11 @@ def test_a_fit_is_a_model_that_knows_its_classes(tmp_path):
     assert set(model.predict(X)) == {3.0, 7.0} and (model.predict(X) == y).mean() > 0.95
     assert model.num_features == 4 and model.coefficients.shape == (4,)
     assert model.intercept == model.x[-1] == float(model.result.x[-1])
-    np.testing.assert_array_equal(objective.scores(model.x, X), model.scores(X))
-    np.testing.assert_array_equal(objective.scores(model.x), model.scores(X))
+    np.testing.assert_array_equal(objective.margins(model.x, X), model.margins(X))
+    np.testing.assert_array_equal(objective.margins(model.x), model.margins(X))
+    for old in (lambda: objective.scores(model.x, X), lambda: model.scores(X)):
+        with pytest.warns(DeprecationWarning, match=r"scores\(\) is deprecated; use margins\(\)"):
+            np.testing.assert_array_equal(old(), model.margins(X))
     model.save(tmp_path / "model.safetensors")
     loaded = Model.load(tmp_path / "model.safetensors")
     assert loaded.classes == (3.0, 7.0) and (loaded.predict(X) == model.predict(X)).all()
@@ -170,13 +173,13 @@ def test_a_model_on_servers(tmp_path):
                 model.predict(X)
             np.testing.assert_array_equal(model.intercept, here.intercept)
             whole = model.whole().numpy()
-            np.testing.assert_allclose(whole.scores(X), here.scores(X), rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(whole.margins(X), here.margins(X), rtol=1e-12, atol=1e-14)
             assert whole.coordinates is None and whole.num_features == 7
             for name in ("model", "model.safetensors"):
                 path = tmp_path / f"{type(loss).__name__}-{name}"
                 model.save(path)
                 for loaded in (Model.load(path), Model.load(path, ps)):
-                    np.testing.assert_array_equal(loaded.numpy().scores(X), here.scores(X))
+                    np.testing.assert_array_equal(loaded.numpy().margins(X), here.margins(X))
         assert not Model.load(path, ps).is_local
 
 
@@ -249,7 +252,7 @@ def test_files_that_hold_no_model(tmp_path):
             r"over 3 features without an intercept has \(3,\)",
         ),
         (
-            lambda: Model(np.zeros(3), loss=Logistic()).scores(np.eye(4)),
+            lambda: Model(np.zeros(3), loss=Logistic()).margins(np.eye(4)),
             ValueError,
             "features have 4 columns, the model has 3",
         ),

@@ -162,7 +162,7 @@ X = np.eye(2)
         (lambda: Objective((X, [1, 2]), loss=Cox()).minibatches(1), ValueError, "no minibatches"),
         (lambda: Objective((X, [1, 2]), loss=Squared()).minibatches(3), ValueError, "batch_size=3"),
         (
-            lambda: Objective((X, [1, 2]), loss=Squared()).scores(np.zeros(2), np.eye(3)),
+            lambda: Objective((X, [1, 2]), loss=Squared()).margins(np.zeros(2), np.eye(3)),
             ValueError,
             "features have 3 columns, the model has 2",
         ),
@@ -227,8 +227,8 @@ def test_scores_are_margins():
     rows = data(offsets=np.ones(60))
     objective = Objective(rows, loss=Huber(), intercept=True)
     x = np.arange(5.0)
-    np.testing.assert_allclose(objective.scores(x), rows.matrix @ x[:-1] + 4.0 + 1.0)
-    np.testing.assert_allclose(objective.scores(x, [[1, 1, 0, 0]]), [0 + 1 + 4.0])
+    np.testing.assert_allclose(objective.margins(x), rows.matrix @ x[:-1] + 4.0 + 1.0)
+    np.testing.assert_allclose(objective.margins(x, [[1, 1, 0, 0]]), [0 + 1 + 4.0])
 
 
 def test_it_says_what_it_is():

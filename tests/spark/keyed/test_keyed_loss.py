@@ -70,12 +70,18 @@ def test_steps_are_those_of_the_formula(spark, ps):
     assert done.keys == len(w) == len(model.space) and done.rows == model.rows == 23
     assert done.loss == pytest.approx(loss) and shown == [done] and "23 rows" in str(done)
     assert model.intercept == pytest.approx(w[INTERCEPT])
-    scores = model.scores(model.data).toPandas()
+    found = model.probabilities(model.margins(model.data)).toPandas()
     margins = [
         w[INTERCEPT] + sum(w[key] * value for key, value in zip(keys, numbers, strict=True))
         for keys, numbers in zip(*given[:2], strict=True)
     ]
-    np.testing.assert_allclose(scores["score"], 1 / (1 + np.exp(-np.array(margins))), rtol=1e-6)
+    np.testing.assert_allclose(found["margin"], margins, rtol=1e-6, atol=1e-9)
+    positive = 1 / (1 + np.exp(-np.array(margins)))
+    expected = np.column_stack([1 - positive, positive])
+    np.testing.assert_allclose(np.stack(found["probability"]), expected, rtol=1e-6)
+    with pytest.warns(DeprecationWarning, match=r"scores\(\) is deprecated; use probabilities\(\)"):
+        old = model.scores(model.data, output="a.b").toPandas()
+    assert old["a.b"].tolist() == found["probability"].str[1].tolist()
     again = model.evaluate()
     assert again.loss < done.loss and again.auc > 0.5 and again.rows == 23
 
@@ -118,7 +124,7 @@ def test_refusals(spark, ps):
     with pytest.raises(TypeError, match="there are no rows"):
         LogisticLoss(keys=True).train()
     with pytest.raises(ValueError, match="name another one"):
-        LogisticLoss(keys=True).scores(frame, output="label")
+        LogisticLoss(keys=True).margins(frame, output="label")
 
 
 def test_the_area_under_the_curve():
@@ -200,9 +206,11 @@ def test_a_loss_of_numbers_is_trained_and_predicts(spark, ps):
     first = model.train()
     last = model.train(epochs=5)
     assert last.loss < first.loss / 10 and np.isnan(last.auc) and "AUC" not in str(last)
-    found = model.predict(model.scores(frame)).toPandas()
+    found = model.predict(model.margins(frame)).toPandas()
     np.testing.assert_allclose(found["prediction"], found["label"], atol=0.5)
-    assert found["prediction"].tolist() == found["score"].tolist()
+    assert found["prediction"].tolist() == found["margin"].tolist()
+    with pytest.raises(NotImplementedError, match="probabilities"):
+        model.probabilities(frame)
     with pytest.raises(TypeError, match="no loss of one margin a row"):
         KeyedObjective(frame, loss=losses.Softmax())
     with pytest.raises(ValueError, match="goes with losses of two classes"):

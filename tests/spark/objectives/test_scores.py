@@ -11,7 +11,7 @@ from pyspark.sql import functions
 
 from distvec import losses
 from distvec.losses import FactorizationMachine, Huber, Logistic, Softmax
-from distvec.spark import LogisticLoss, Model, Objective, PSContext, mllib_model, scores
+from distvec.spark import LogisticLoss, Model, Objective, PSContext, margins, mllib_model, scores
 from optim import LBFGS, SquaredL2Norm
 
 pytestmark = pytest.mark.spark
@@ -20,28 +20,40 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize("intercept", [False, True])
 def test_margins(ps, problem, intercept):
     w = np.random.default_rng(3).normal(size=3000 + intercept)
-    scored = scores(problem.frame, ps.array(w), output="margin", intercept=intercept)
+    scored = margins(problem.frame, ps.array(w), output="margin", intercept=intercept)
     assert scored.columns == ["features", "label", "weight", "margin"]
     found = [row.margin for row in scored.select("margin").collect()]
     expected = problem.x @ w[:3000] + (w[-1] if intercept else 0.0)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_the_old_name_of_margins_still_works(ps, problem):
+    with Objective(problem.frame, loss=Logistic()) as objective:
+        x = objective.start()
+        for old in (
+            lambda: objective.scores(problem.frame, x),
+            lambda: objective.model(x).scores(problem.frame),
+            lambda: scores(problem.frame, x),
+        ):
+            with pytest.warns(DeprecationWarning, match=r"scores\(\) is deprecated; use margins"):
+                assert old().columns[-1] == "score"
+
+
 def test_it_is_lazy_and_holds_its_weights(ps, problem):
-    scored = scores(problem.frame, ps.ones(3000) * 2.0)
-    assert scored.filter("score != 0").count() == np.count_nonzero(problem.x.sum(axis=1))
+    scored = margins(problem.frame, ps.ones(3000) * 2.0)
+    assert scored.filter("margin != 0").count() == np.count_nonzero(problem.x.sum(axis=1))
 
 
 def test_a_frame_made_of_a_scored_one_has_the_model_of_a_temporary(ps, problem):
-    found = scores(problem.frame, ps.ones(3000) * 3.0).select("score").collect()
-    np.testing.assert_allclose([row.score for row in found], 3.0 * problem.x.sum(axis=1))
+    found = margins(problem.frame, ps.ones(3000) * 3.0).select("margin").collect()
+    np.testing.assert_allclose([row.margin for row in found], 3.0 * problem.x.sum(axis=1))
 
 
 def test_several_columns_of_numbers_are_the_features_in_their_order(ps, spark):
     frame = spark.createDataFrame([(1.0, 2, 0.0), (-3.0, 4, 1.0)], ["a", "b.c", "label"])
     with LogisticLoss(frame, features=["b.c", "a"]) as loss:
         value = float(loss(ps.array([0.5, 2.0]))[0])
-        found = [row.score for row in loss.scores(frame, ps.array([0.5, 2.0])).collect()]
+        found = [row.margin for row in loss.margins(frame, ps.array([0.5, 2.0])).collect()]
         model = loss.model(ps.array([0.5, 2.0]))
         several = [row.prediction for row in model.predict(frame).collect()]
     assert found == [3.0, -4.0] and several == [1.0, 0.0]
@@ -59,29 +71,29 @@ def test_rows_without_features_have_nothing_to_fit(ps, spark):
 
 def test_refusals(ps, problem):
     with pytest.raises(TypeError, match="weights must be a DistArray of a PSContext"):
-        scores(problem.frame, np.zeros(3000))
+        margins(problem.frame, np.zeros(3000))
     with pytest.raises(TypeError, match="weights have dtype bool"):
-        scores(problem.frame, ps.zeros(3000, dtype=bool))
+        margins(problem.frame, ps.zeros(3000, dtype=bool))
     with pytest.raises(ValueError, match="features='nothing': the data has no such column"):
-        scores(problem.frame, ps.zeros(3000), features="nothing")
+        margins(problem.frame, ps.zeros(3000), features="nothing")
     with pytest.raises(ValueError, match=r"features=\[\] names no column"):
-        scores(problem.frame, ps.zeros(3000), features=[])
+        margins(problem.frame, ps.zeros(3000), features=[])
     with pytest.raises(Exception, match=r"have 3000 features, the weights 7; .*objective\.model"):
-        scores(problem.frame, ps.zeros(7)).collect()
+        margins(problem.frame, ps.zeros(7)).collect()
     with pytest.raises(ValueError, match=r"output='Label' is a column .*data\.drop\('Label'\)"):
-        scores(problem.frame, ps.zeros(3000), output="Label")
+        margins(problem.frame, ps.zeros(3000), output="Label")
 
 
 def test_of_a_table_and_of_a_dict(ps, problem):
     rng, x = np.random.default_rng(4), problem.x
     table = rng.normal(size=(3001, 2))
-    scored = scores(problem.frame, ps.array(table), loss=Softmax(classes=2), intercept=True)
-    found = [row.score for row in scored.select("score").collect()]
+    scored = margins(problem.frame, ps.array(table), loss=Softmax(classes=2), intercept=True)
+    found = [row.margin for row in scored.select("margin").collect()]
     np.testing.assert_allclose(found, x @ table[:-1] + table[-1], rtol=1e-12, atol=1e-12)
 
     w, v = rng.normal(size=3000), rng.normal(size=(3000, 2))
     model = {"w": ps.array(w), "V": ps.array(v)}
-    scored = scores(problem.frame, model, loss=FactorizationMachine(2), output="margin")
+    scored = margins(problem.frame, model, loss=FactorizationMachine(2), output="margin")
     found = [row.margin for row in scored.select("margin").collect()]
     pairs = 0.5 * ((x @ v) ** 2 - (x * x) @ (v * v)).sum(axis=1)
     np.testing.assert_allclose(found, x @ w + pairs, rtol=1e-10, atol=1e-11)
@@ -95,17 +107,17 @@ def fitted(spark, problem):
         options = {"penalty": SquaredL2Norm(10.0**-k), "intercept": k % 3 == 0, "compact": k > 2}
         with Objective(problem.frame, loss=Logistic(), mode="job", **options) as objective:
             model = objective.fit()
-        frame = model.scores(problem.frame).select("score")
+        frame = model.margins(problem.frame).select("margin")
         del options["compact"]
         rows = problem.x, problem.y
-        alone = losses.Objective(rows, loss=Logistic(), **options).fit().scores(problem.x)
-        found.append((frame.filter("score is not null"), model.numpy(), alone))
+        alone = losses.Objective(rows, loss=Logistic(), **options).fit().margins(problem.x)
+        found.append((frame.filter("margin is not null"), model.numpy(), alone))
     del model, objective, frame
     gc.collect()
     return ps, found
 
 
-def values(frame, column="score"):
+def values(frame, column="margin"):
     return np.array([row[column] for row in frame.select(column).collect()])
 
 
@@ -116,7 +128,7 @@ def test_lazy_frames_have_the_weights_of_their_models(fitted):
 
 
 def test_weights_go_with_the_last_plan_that_asks_for_them(spark, ps, problem):
-    frame = scores(problem.frame, ps.ones(3000) * 5.0).filter("score > 0")
+    frame = margins(problem.frame, ps.ones(3000) * 5.0).filter("margin > 0")
     reference = list(ps.scored._held.values())[-1][0]
 
     def is_held():
@@ -139,7 +151,7 @@ def test_a_model_over_frames_says_what_it_says_of_arrays(ps, problem, fitted, tm
     on_servers = Model.load(path, ps)
     for one in (model, on_servers, on_servers.whole()):
         np.testing.assert_allclose(
-            values(one.scores(frame)), model.scores(x), rtol=1e-12, atol=1e-13
+            values(one.margins(frame)), model.margins(x), rtol=1e-12, atol=1e-13
         )
     two = on_servers.predict(on_servers.probabilities(frame), output="class")
     assert two.columns == [*frame.columns, "probability", "class"]
@@ -152,7 +164,7 @@ def test_a_model_over_frames_says_what_it_says_of_arrays(ps, problem, fitted, tm
         model.predict(renamed)
     plain = losses.Model.load(path)
     assert plain.predict(x).tolist() == model.predict(x).tolist()
-    assert values(scores(frame, plain)).tolist() == values(model.scores(frame)).tolist()
+    assert values(margins(frame, plain)).tolist() == values(model.margins(frame)).tolist()
 
 
 def test_weights_that_a_solver_found_know_what_they_are(ps, problem):
@@ -163,15 +175,15 @@ def test_weights_that_a_solver_found_know_what_they_are(ps, problem):
         assert whole.shape == (3001,) and loss.features < 3000
         expected = problem.x @ whole.numpy()[:-1] + float(whole[-1])
         for scored in (
-            scores(problem.frame, result.x),
-            loss.scores(problem.frame, result.x),
-            loss.scores(problem.frame, whole),
+            margins(problem.frame, result.x),
+            loss.margins(problem.frame, result.x),
+            loss.margins(problem.frame, whole),
         ):
             np.testing.assert_allclose(values(scored), expected, rtol=1e-10, atol=1e-12)
         for made in (mllib_model(result.x), model.to_mllib(), mllib_model(model.numpy())):
             assert made.numFeatures == 3000 and made.intercept == model.intercept
             np.testing.assert_allclose(made.coefficients.toArray(), whole.numpy()[:-1])
-        for use in (scores, lambda frame, *args, **options: mllib_model(*args, **options)):
+        for use in (margins, lambda frame, *args, **options: mllib_model(*args, **options)):
             with pytest.raises(ValueError, match="of a model with one; leave intercept= out"):
                 use(problem.frame, result.x, intercept=False)
             with pytest.raises(ValueError, match=r"are of Logistic\(\); leave loss= out"):
@@ -186,8 +198,8 @@ def test_weights_that_a_solver_found_know_what_they_are(ps, problem):
 
 def test_a_broadcast_model_needs_no_servers(spark, problem, fitted):
     _, model, alone = fitted[1][0]
-    frame = model.scores(problem.frame)
+    frame = model.margins(problem.frame)
     again = pickle.loads(pickle.dumps(model))  # goes without its broadcast
-    assert again.scores(problem.x).tobytes() == model.scores(problem.x).tobytes()
+    assert again.margins(problem.x).tobytes() == model.margins(problem.x).tobytes()
     PSContext.active().stop()
     np.testing.assert_allclose(values(frame), alone, rtol=1e-4, atol=1e-4)
