@@ -147,5 +147,5 @@ endef
 
 clean:  ## Remove what was built and the caches, not .venv
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	rm -rf spark-warehouse metastore_db artifacts .coverage
+	rm -rf docs/reference/api/generated spark-warehouse metastore_db artifacts .coverage
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

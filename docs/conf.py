@@ -29,10 +29,21 @@ suppress_warnings = [
     "toc.not_included",
     "myst.xref_missing",
     "misc.highlighting_failure",
+    "docutils",
 ]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
+
+templates_path = ["_templates"]
+exclude_patterns = ["_templates"]
+# Named one by one: pages that are new since the last build are found, too.
+autosummary_generate = sorted(str(page) for page in (DOCS / "reference").rglob("*.md"))
+autodoc_typehints = "none"  # the parameters' sections tell the types
+autodoc_member_order = "alphabetical"
+toc_object_entries_show_parents = "hide"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
 
 # The links to NumPy, SciPy and PySpark come from small inventories in the tree: no network needed.
 intersphinx_mapping = {
