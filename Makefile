@@ -131,6 +131,7 @@ BENCHMARKS := nodes dispatch latency fused engines functions tables slices movem
 LARGER     := logistic plain_pyspark
 
 pages: env  ## Write the pages of docs/ that are made from the code
+	$(PY) -m docs.make_cli
 	$(PY) -m docs.make_operations
 	$(PY) -m docs.make_numpy
 	$(PY) -m docs.make_objectives

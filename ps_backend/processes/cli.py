@@ -29,8 +29,7 @@ _MOST_FILES = 16_384
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    parser = _parser()
-    options = parser.parse_args(argv)
+    options = command_parser().parse_args(argv)
     try:
         run = {"serve": _serve, "status": _status}[options.command]
         return run(options)
@@ -58,82 +57,153 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="distvec", description=__doc__)
-    parser.add_argument("--version", action="version", version=f"distvec {VERSION}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    serve = commands.add_parser("serve", help="run one parameter server until it is stopped")
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
-    serve.add_argument("--port", type=int, default=7070, help="0: any free one (%(default)s)")
-    serve.add_argument(
+def command_parser() -> argparse.ArgumentParser:
+    """Make the parser of the command line; ``docs/reference/cli.md`` is made from it, too."""
+    parser = argparse.ArgumentParser(
+        prog="distvec",
+        description="Run parameter servers, and show what running ones hold.",
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"distvec {VERSION}",
+        help="Print the version and exit",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_serve(commands)
+    _add_status(commands)
+    return parser
+
+
+def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="Run one parameter server until it is stopped",
+        description="Run one parameter server until SIGTERM or Ctrl-C stops it. The server prints "
+        "its address\nand, unless you name one, the path of its token file. Clients connect with\n"
+        "distvec.connect(addresses, token=...).",
+        epilog="example:\n  distvec serve --host 10.0.0.5 --port 7070 --memory 8g "
+        "--token-file /etc/distvec/token",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    network = serve.add_argument_group("network")
+    network.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="Address to listen on (default: %(default)s, which only this machine can reach)",
+    )
+    network.add_argument(
+        "--port",
+        type=int,
+        default=7070,
+        help="Port for requests; 0 selects a free port (default: %(default)s)",
+    )
+    network.add_argument(
         "--bulk-port",
         type=int,
         default=0,
-        help="where large arrays come from other hosts, past gRPC, which moves them where it "
-        "cannot be reached; 0: any free one (%(default)s)",
+        metavar="PORT",
+        help="Port for large transfers between hosts. If clients cannot reach it, they use gRPC "
+        "instead (default: any free port)",
     )
-    serve.add_argument(
-        "--memory", type=_size, help="most memory for arrays, as 2g (80%% of the machine's)"
+    network.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="File with the token that clients must pass; created if it is missing (default: a "
+        "new temporary file)",
     )
-    serve.add_argument(
-        "--token-file", type=Path, help="file with the token clients must pass; made if missing"
+    memory = serve.add_argument_group("memory, sessions and files")
+    memory.add_argument(
+        "--memory",
+        type=_size,
+        metavar="SIZE",
+        help="Maximum memory for arrays, for example 2g (default: 80%% of the machine's memory)",
     )
-    serve.add_argument(
+    memory.add_argument(
         "--lease",
         type=_seconds,
         default=LEASE_SECONDS,
-        help="seconds that a session outlives its last client, unless that asks for another time "
-        "(%(default)g)",
+        metavar="SECONDS",
+        help="Seconds to keep a session after its last client disappears; clients can override "
+        "it (default: %(default)g)",
     )
-    serve.add_argument(
+    memory.add_argument(
         "--store",
         action="append",
         default=[],
         metavar="DIR",
-        help="a folder, or a URL such as s3://bucket/models, in which clients may let this server "
-        "write and read files of arrays; may be given again (none)",
+        help="Folder, or URL such as s3://bucket/models, in which clients may let this server "
+        "read and write files of arrays; repeat the option for more (default: no folder)",
     )
-    serve.add_argument(
+    tls = serve.add_argument_group("TLS (all files are PEM)")
+    tls.add_argument(
         "--tls-cert",
         type=Path,
-        help="certificate chain, PEM; a renewed file is used without a restart, as is a key",
+        metavar="FILE",
+        help="Certificate chain of this server. A renewed file is used without a restart; so is "
+        "a renewed key",
     )
-    serve.add_argument("--tls-key", type=Path, help="private key, PEM")
-    serve.add_argument(
+    tls.add_argument("--tls-key", type=Path, metavar="FILE", help="Private key of this server")
+    tls.add_argument(
         "--tls-client-ca",
         type=Path,
-        help="certificate of the authority that signed those of clients, PEM: who has none is "
-        "refused",
+        metavar="FILE",
+        help="Require client certificates signed by this CA (default: clients need no certificate)",
     )
-    serve.add_argument(
+    tls.add_argument(
         "--tls",
         type=Path,
-        help="certificate of the authority that signed those of the other servers, which this one "
-        "fetches from, PEM (that of --tls-cert)",
+        metavar="FILE",
+        help="CA that signed the other servers' certificates (default: the file of --tls-cert)",
     )
-    serve.add_argument(
+    extending = serve.add_argument_group("extensions")
+    extending.add_argument(
         "--plugin",
         action="append",
         default=[],
         metavar="MODULE",
-        help="a module, as package.module, whose marked functions clients may have run on rows of "
-        "keyed spaces, and whose commands they may call; may be given again (none)",
+        help="Module, for example package.module, whose marked functions clients may run on rows "
+        "of keyed spaces; repeat the option for more (default: no module)",
     )
-    serve.add_argument(
+    extending.add_argument(
         "--engine",
         choices=ENGINES,
         default="auto",
-        help="what computes: auto, NumPy at first and compiled loops for what is long or hot; or "
-        "numexpr, with NumPy for what has other bits there, which compiles nothing (auto)",
+        help="How kernels run: auto uses NumPy, and compiles long or frequent kernels; numexpr "
+        "uses numexpr and NumPy and compiles nothing (default: %(default)s)",
     )
     serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
-    status = commands.add_parser("status", help="show what running servers hold")
-    status.add_argument("addresses", help="host:port,host:port,...")
-    status.add_argument("--token-file", type=Path, help="file with the servers' token")
-    status.add_argument("--tls", type=Path, help="certificate of the authority, PEM")
-    status.add_argument("--tls-cert", type=Path, help="the client's own certificate, PEM")
-    status.add_argument("--tls-key", type=Path, help="its private key, PEM")
-    return parser
+
+
+def _add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    status = commands.add_parser(
+        "status",
+        help="Show what running servers hold",
+        description="Print a table with one line for each server: its memory, sessions, leases "
+        "and digests.\nThe command does not change the servers.",
+        epilog="example:\n  distvec status 10.0.0.5:7070,10.0.0.6:7070 --token-file "
+        "/etc/distvec/token",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    status.add_argument("addresses", help="Servers, as host:port,host:port,...")
+    status.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="File with the servers' token (default: no token)",
+    )
+    tls = status.add_argument_group("TLS (all files are PEM)")
+    tls.add_argument(
+        "--tls",
+        type=Path,
+        metavar="FILE",
+        help="CA that signed the servers' certificates (default: connect without TLS)",
+    )
+    tls.add_argument(
+        "--tls-cert", type=Path, metavar="FILE", help="Certificate of the client, if required"
+    )
+    tls.add_argument("--tls-key", type=Path, metavar="FILE", help="Private key of the client")
 
 
 def _allow_connections() -> None:

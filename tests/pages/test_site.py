@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 
+from docs import make_cli
 from docs.public import MODULES, exported
 from ps_backend import errors
 from tests.pages.pages import DOCS
@@ -35,3 +36,7 @@ def test_the_page_on_errors_explains_each_exception() -> None:
     rows = re.findall(r"^\| `(\w+)`", text, re.MULTILINE)
     classes = {name for name, thing in vars(errors).items() if inspect.isclass(thing)}
     assert sorted(rows) == sorted(classes - {"PSError"})
+
+
+def test_the_page_on_the_command_line_is_up_to_date() -> None:
+    assert make_cli.PAGE.read_text() == make_cli.page(), "run make pages"
