@@ -1,4 +1,4 @@
-"""The page on troubleshooting names messages and exceptions that exist in the code."""
+"""The pages for operators name messages, exceptions and options that exist in the code."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import ast
 import builtins
 import functools
 import re
+import shlex
 from collections.abc import Iterator
 
 import pytest
 
+from ps_backend.processes.cli import _parser as parser
 from tests.pages.pages import DOCS
 
 MESSAGE_OF_OTHERS = ("No module named", "PYTHON_VERSION_MISMATCH", "Exception while sending")
@@ -58,3 +60,23 @@ def test_the_message_exists(span: str) -> None:
     elif " " in span:
         pattern = ".*".join(re.escape(part.strip()) for part in span.split("...") if part.strip())
         assert re.search(pattern, everything()), f"no message holds {span!r}"
+
+
+def commands() -> Iterator[str]:
+    """Each ``distvec serve`` and ``distvec status`` in the code blocks of pages."""
+    for page in sorted(DOCS.rglob("*.md")):
+        for block in re.findall(
+            r"^```(?!text|python)\w+\n(.*?)^```", page.read_text(), re.S | re.M
+        ):
+            # Lists of YAML and JSON are words, too; a line may go on in the next.
+            words = re.sub(r"#.*", "", block).replace("\\\n", " ")
+            words = re.sub(r"(?<=,)\n\s+", " ", words)
+            words = re.sub(r'[\[\]"]|,(?=[ "])', " ", words)
+            for command, options in re.findall(r"\b(serve|status) (.*)", words):
+                if "--" in options:
+                    yield f"{command} {options}"
+
+
+@pytest.mark.parametrize("command", sorted(set(commands())))
+def test_the_command_is_understood(command: str) -> None:
+    parser().parse_args(shlex.split(command))
