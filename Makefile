@@ -132,6 +132,7 @@ LARGER     := logistic plain_pyspark
 
 pages: env  ## Write the pages of docs/ that are made from the code
 	$(PY) -m docs.make_cli
+	$(PY) -m docs.make_configuration
 	$(PY) -m docs.make_operations
 	$(PY) -m docs.make_numpy
 	$(PY) -m docs.make_objectives

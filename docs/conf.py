@@ -65,6 +65,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+# The pages of single objects are many: a short navigation, as a full one takes half of the build.
+html_sidebars = {"reference/api/generated/*": ["api_navigation.html"]}
 # The prompts of examples are not copied.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

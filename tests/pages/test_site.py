@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+from collections.abc import Iterator
 
-from docs import make_cli
+from docs import make_cli, make_configuration
 from docs.public import MODULES, exported
 from ps_backend import errors
 from tests.pages.pages import DOCS
+
+ROOT = DOCS.parent
 
 BLOCK = re.compile(r"currentmodule:: (\S+)\n\n.. autosummary::\n   :toctree: .*\n\n((?:   \w+\n)+)")
 
@@ -40,3 +44,55 @@ def test_the_page_on_errors_explains_each_exception() -> None:
 
 def test_the_page_on_the_command_line_is_up_to_date() -> None:
     assert make_cli.PAGE.read_text() == make_cli.page(), "run make pages"
+
+
+def test_the_page_on_configuration_is_up_to_date() -> None:
+    assert make_configuration.PAGE.read_text() == make_configuration.page(), "run make pages"
+
+
+def test_the_page_on_configuration_has_each_environment_variable() -> None:
+    reads = r"(?:environ\.get\(|environ\[|getenv\()\"(\w+)\"|\"(\w+)\" (?:not )?in os.environ"
+    read = {"".join(match) for file, _ in _modules() for match in re.findall(reads, file)}
+    assert read == set(make_configuration.ENVIRONMENT)
+
+
+def test_the_page_on_configuration_has_each_timeout_of_a_second_or_more() -> None:
+    # The others say how often something is looked at.
+    looks = re.compile(r"_(LOOK|CHECK|WATCH|SHORTEST)_|^SHORTEST_")
+    known = {key for rows in make_configuration.TIMEOUTS.values() for key in rows}
+    found = {
+        f"{module}:{name}"
+        for text, module in _modules()
+        for name in _constants(text)
+        if name.endswith("SECONDS") and not looks.search(name)
+    }
+    assert {one for one in found if make_configuration.value(one) >= 1.0} == known
+
+
+def test_the_page_on_configuration_has_each_limit() -> None:
+    known = {key for rows in make_configuration.LIMITS.values() for key in rows}
+    found = {
+        f"{module}:{name}"
+        for text, module in _modules()
+        for name in _constants(text)
+        if name.startswith("MOST_")
+    }
+    assert found == known
+
+
+def _modules() -> Iterator[tuple[str, str]]:
+    """The text and the name of each module of the packages."""
+    for package in ("distvec", "optim", "ps_backend"):
+        for path in (ROOT / package).rglob("*.py"):
+            name = str(path.relative_to(ROOT).with_suffix("")).replace("/", ".")
+            yield path.read_text(), name.removesuffix(".__init__")
+
+
+def _constants(text: str) -> Iterator[str]:
+    """The names that a module assigns at its top level."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                for one in ast.walk(target):
+                    if isinstance(one, ast.Name):
+                        yield one.id
