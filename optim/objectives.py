@@ -39,10 +39,31 @@ Objective: TypeAlias = Callable[..., tuple[Scalar, Array]]
 
 
 def with_l2(fun: Objective, weight: Any) -> Objective:
-    """fun(x) + sum(weight * x^2) / 2, with its gradient.
+    """Add ``sum(weight * x^2) / 2`` and its gradient to an objective.
 
-    weight  a number, or an array like x: 0 for an intercept. Of parameters in several arrays each
-            has its weight: {"w": 1.0, "V": 0.1}
+    Parameters
+    ----------
+    fun : callable
+        Objective ``fun(x, *args)``, which returns ``(value, gradient)``.
+    weight : float, Array or structure
+        A number >= 0, or one for each element of x in an array: 0 for an intercept. If x is a
+        structure of arrays, each may have its own weight: ``{"w": 1.0, "V": 0.1}``.
+
+    Returns
+    -------
+    callable
+        The penalised objective, with the same arguments as `fun`.
+
+    See Also
+    --------
+    SquaredL2Norm : The same penalty by its proximal operator.
+
+    Examples
+    --------
+    >>> fun = optim.with_l2(lambda x: (float(x.sum()), np.ones(2)), 2.0)
+    >>> value, gradient = fun(np.array([3.0, 4.0]))
+    >>> float(value), gradient
+    (32.0, array([7., 9.]))
     """
     weights = _weights("with_l2", weight)
 
@@ -56,12 +77,34 @@ def with_l2(fun: Objective, weight: Any) -> Objective:
 
 
 def with_l1(fun: Objective, weight: Any) -> Objective:
-    """fun(x) + sum(weight * |x|), with the element of least norm in its subdifferential.
+    """Add ``sum(weight * |x|)`` and its subgradient of least norm to an objective.
 
-    weight  as for `with_l2`
+    Use it for subgradient methods and to evaluate a result. Solvers for smooth objectives do not
+    see the kinks: ``OWLQN(l1=weight)`` takes the objective without the penalty.
 
-    For subgradient methods and to evaluate a result. Solvers for smooth objectives do not see the
-    kinks: `OWLQN(l1=weight)` takes the objective without the penalty.
+    Parameters
+    ----------
+    fun : callable
+        Objective ``fun(x, *args)``, which returns ``(value, gradient)``.
+    weight : float, Array or structure
+        A number >= 0, or one for each element of x in an array: 0 for an intercept. If x is a
+        structure of arrays, each may have its own weight: ``{"w": 1.0, "V": 0.1}``.
+
+    Returns
+    -------
+    callable
+        The penalised objective, with the same arguments as `fun`.
+
+    See Also
+    --------
+    L1Norm : The same penalty by its proximal operator.
+
+    Examples
+    --------
+    >>> fun = optim.with_l1(lambda x: (float(x.sum()), np.ones(2)), 2.0)
+    >>> value, gradient = fun(np.array([3.0, 0.0]))
+    >>> float(value), gradient
+    (9.0, array([3., 0.]))
     """
     penalty = L1(_weights("with_l1", weight), free=False)
 
@@ -90,11 +133,30 @@ def _weights(name: str, weight: Any) -> Any:
 
 
 class Cached:
-    """`fun`, called once for calls in a row with the same array object.
+    """An objective that is called once for calls in a row with the same array object.
 
-    For an objective whose value and gradient are asked for separately, as a pair of functions:
-    `minimize(cached.value, x0, jac=cached.gradient)`. Arrays are compared by identity, never by
-    value, so `x` must not be written to between the calls. `hits` counts the calls saved.
+    Use it if a caller asks for value and gradient separately.
+
+    Parameters
+    ----------
+    fun : callable
+        Objective ``fun(x, *args)``, which returns ``(value, gradient)``.
+
+    Attributes
+    ----------
+    hits : int
+        Number of calls of ``fun`` that were saved.
+
+    Notes
+    -----
+    Arrays are compared by identity, not by value, so x must not be written to between the calls.
+
+    Examples
+    --------
+    >>> cached = optim.Cached(lambda x: (float(x @ x), 2 * x))
+    >>> x = np.array([3.0, 4.0])
+    >>> cached.value(x), cached.gradient(x), cached.hits
+    (25.0, array([6., 8.]), 1)
     """
 
     def __init__(self, fun: Objective) -> None:
@@ -104,7 +166,7 @@ class Cached:
         self._returned: Any = None
 
     def __call__(self, x: Array, *args: Any) -> tuple[Scalar, Array]:
-        """(value, gradient) at `x`."""
+        """Return (value, gradient) at `x`."""
         given = (x, *args)
         if len(given) == len(self._given) and all(map(_same, given, self._given)):
             self.hits += 1
@@ -115,11 +177,37 @@ class Cached:
         return value, gradient
 
     def value(self, x: Array, *args: Any) -> Scalar:
-        """The value alone."""
+        """Return the value alone.
+
+        Parameters
+        ----------
+        x : Array
+            The point.
+        *args : object
+            Further arguments of ``fun``.
+
+        Returns
+        -------
+        Scalar
+            The value.
+        """
         return self(x, *args)[0]
 
     def gradient(self, x: Array, *args: Any) -> Array:
-        """The gradient alone."""
+        """Return the gradient alone.
+
+        Parameters
+        ----------
+        x : Array
+            The point.
+        *args : object
+            Further arguments of ``fun``.
+
+        Returns
+        -------
+        Array
+            The gradient.
+        """
         return self(x, *args)[1]
 
 
@@ -132,14 +220,31 @@ def _same(new: Any, old: Any) -> bool:
 
 
 class Counted:
-    """`fun` with the number of its `calls`."""
+    """A function that counts its calls.
+
+    Parameters
+    ----------
+    fun : callable
+        The function.
+
+    Attributes
+    ----------
+    calls : int
+        Number of calls so far.
+
+    Examples
+    --------
+    >>> fun = optim.Counted(lambda x: (float(x @ x), 2 * x))
+    >>> optim.LBFGS().minimize(fun, [3.0, 4.0]).nfev == fun.calls
+    True
+    """
 
     def __init__(self, fun: Callable[..., Any]) -> None:
         self.calls = 0
         self._fun = fun
 
     def __call__(self, *args: Any) -> Any:
-        """What `fun` returns."""
+        """Call ``fun`` and return its result."""
         self.calls += 1
         return self._fun(*args)
 
@@ -151,10 +256,35 @@ def hessian_product(
     args: Sequence[Any] = (),
     jac: bool | Callable[..., Array] = True,
 ) -> Callable[[Array], Array]:
-    """v -> the Hessian of `fun` at `x` times v, by differences of gradients.
+    """Make a function that multiplies vectors with the Hessian, by differences of gradients.
 
-    `fun`, `args` and `jac` are as for `minimize`. One evaluation now, and one for each product,
-    which has about half of the digits of the gradients.
+    Parameters
+    ----------
+    fun : callable
+        Objective ``fun(x, *args)``, which returns ``(value, gradient)``.
+    x : Array or structure of arrays
+        The point.
+    args : sequence, default ()
+        Further arguments of ``fun`` and ``jac``.
+    jac : bool or callable, default True
+        True: ``fun`` returns the gradient. Otherwise a function ``jac(x, *args)`` that returns it;
+        ``fun`` then returns the value alone.
+
+    Returns
+    -------
+    callable
+        A function of v that returns the Hessian at `x` times v.
+
+    Notes
+    -----
+    One evaluation now, and one for each product. A product has about half of the digits of the
+    gradients.
+
+    Examples
+    --------
+    >>> product = optim.hessian_product(lambda x: (float(x @ x), 2 * x), np.array([3.0, 4.0]))
+    >>> np.round(product(np.array([1.0, 0.0])), 4)
+    array([2., 0.])
     """
     problem = Problem(fun, args, jac, structured=is_structure(x))
     x = as_start(x)
@@ -167,7 +297,7 @@ def hessian_product(
 def difference_hessian(
     gradient: Callable[[Array], Array], x: Array, at_x: Array
 ) -> Callable[[Array], Array]:
-    """v -> the Hessian at `x` times v, by forward differences of `gradient`; `at_x` is that at x.
+    """v -> the Hessian at `x` times v, by forward differences of `gradient`, which is `at_x` at x.
 
     The step along v has the 2-norm sqrt(machine epsilon) * (1 + |x|), which balances the rounding
     of the gradients against the Hessian's change; about half of the digits are good.
@@ -240,7 +370,7 @@ def _room(x: Array, i: Index, lower: Array, upper: Array) -> tuple[float, float]
 
 @dataclass(frozen=True)
 class Derivative:
-    """A directional derivative, computed twice; `allowed` is what they may differ."""
+    """A directional derivative, computed twice; `allowed` is the error that they may differ by."""
 
     direction: str
     by_gradient: float
@@ -256,7 +386,7 @@ class Derivative:
 
     @property
     def error(self) -> float:
-        """The difference; inf where one is not a number."""
+        """The difference; inf if one is not a number."""
         error = abs(self.by_gradient - self.by_differences)
         return error if math.isfinite(error) else math.inf
 
@@ -268,7 +398,19 @@ class Derivative:
 
 @dataclass(frozen=True)
 class GradientCheck:
-    """What a check found; true if all derivatives agree; prints as a table."""
+    """The result of a gradient check: true if all derivatives agree; prints as a table.
+
+    Parameters
+    ----------
+    derivatives : sequence of Derivative
+        The directional derivatives, each by the gradient and by differences.
+
+    Examples
+    --------
+    >>> wrong = optim.check_gradient(lambda x: (float(x @ x), 3 * x), np.ones(3))
+    >>> bool(wrong), wrong.worst.direction
+    (False, 'random 0')
+    """
 
     derivatives: Sequence[Derivative]
 
@@ -277,7 +419,13 @@ class GradientCheck:
 
     @property
     def worst(self) -> Derivative:
-        """The derivative with the largest error, as a multiple of what is allowed."""
+        """The derivative with the largest error, as a multiple of the allowed error.
+
+        Returns
+        -------
+        Derivative
+            With the fields ``direction``, ``by_gradient``, ``by_differences`` and ``allowed``.
+        """
         return max(self.derivatives, key=lambda one: one.error / max(one.allowed, 1e-300))
 
     def __str__(self) -> str:
@@ -299,16 +447,47 @@ def check_gradient(
     rtol: float = 1e-5,
     seed: int = 0,
 ) -> GradientCheck:
-    """Compare the gradient at `x` with central differences of the value.
+    """Compare a gradient with central differences of the value.
 
-    coordinates  partial derivatives to check, drawn at random where x has more elements
-    directions   derivatives along random arrays of +1 and -1, which see all elements at once
-    rtol         relative error allowed, beside the rounding of the differences
+    Parameters
+    ----------
+    fun : callable
+        Objective ``fun(x, *args)``, which returns ``(value, gradient)``.
+    x : Array or structure of arrays
+        The point.
+    args : sequence, default ()
+        Further arguments of ``fun`` and ``jac``.
+    jac : bool or callable, default True
+        True: ``fun`` returns the gradient. Otherwise a function ``jac(x, *args)`` that returns it;
+        ``fun`` then returns the value alone.
+    coordinates : int, default 20
+        Number of partial derivatives to check, drawn at random if x has more elements.
+    directions : int, default 5
+        Number of derivatives along random arrays of +1 and -1, which depend on all elements.
+    rtol : float, default 1e-5
+        Relative error that is allowed, beside the rounding of the differences.
+    seed : int, default 0
+        Seed of the random choices.
 
-    `fun`, `args` and `jac` are as for `minimize`. Two evaluations, one message and one vector sent
-    for each derivative, and one evaluation and message for the gradient.
+    Returns
+    -------
+    GradientCheck
+        True if all derivatives agree; it prints the wrong ones.
 
-        assert check_gradient(fun, x), check_gradient(fun, x)
+    Notes
+    -----
+    Two evaluations for each derivative, and one for the gradient. On distributed vectors each
+    derivative takes two requests per server, one of which sends a vector.
+
+    Examples
+    --------
+    >>> assert optim.check_gradient(lambda x: (float(x @ x), 2 * x), np.ones(3))
+    >>> print(optim.check_gradient(lambda x: (float(x @ x), 3 * x), np.ones(3), directions=0))
+    3 of 3 derivatives differ
+    direction            by gradient  by differences   allowed error
+    x[0]                           3               2         3e-05
+    x[1]                           3               2         3e-05
+    x[2]                           3               2         3e-05
     """
     problem = Problem(fun, args, jac, structured=is_structure(x))
     x = as_start(x)

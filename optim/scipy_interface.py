@@ -256,35 +256,85 @@ def minimize(
     every: int = 20,
     resume: bool = False,
 ) -> OptimizeResult:
-    """Minimise `fun(x, *args)` from `x0`; arguments are SciPy's, in SciPy's order.
+    """Minimise a function; the arguments are as in ``scipy.optimize.minimize``.
 
-    x0          an array of any shape, which is that of the result's x and of the gradient as well;
-                or a dict, tuple or list of arrays, in which structure fun gets x, and returns the
-                gradient, and the result's x and jac are: {"w": numpy.zeros(3), "V": table}
-    method      such as "L-BFGS", "CG", "trust-ncg", "OWL-QN", "SGD"; an unknown one raises an error
-                that lists all. None: "L-BFGS-B" if there are bounds, else "L-BFGS". Penalties are
-                options, for instance method="OWL-QN", options={"l1": 0.1}
-    jac         True: fun returns (value, gradient); or a callable jac(x, *args). On NumPy arrays
-                also "2-point", "3-point" or "cs", for differences of values; and None, for True
-                where fun returns a pair and "2-point" where it returns a number. Arrays whose
-                library differentiates, as distvec's, need none: fun returns the value
-    hess, hessp for "trust-ncg": hessp(x, v, *args), the Hessian at x times v; or hess(x, *args),
-                for a table x of shape x.shape + x.shape
-    bounds      for "L-BFGS-B": a pair (lower, upper) for each element of x, or what its class
-                takes; of several arrays such bounds for each, in the structure of x
-    tol         the same as options={"gradient_tolerance": tol}, which wins if both are given
-    callback    as callback(intermediate_result=OptimizeResult) or callback(state) if its parameter
-                has that name, else callback(x); True or StopIteration stops the run
-    options     parameters of the method's class, such as LBFGS, also by SciPy's names maxiter,
-                maxfun, maxcor, gtol, ftol, xtol; "disp" prints how the run ended, "eps" is the
-                step of differences
-    progress    True for a progress bar, or a callable(state)
-    checkpoint  a directory from which a run that broke off goes on with the same bits
-    every       iterations between checkpoints
-    resume      True: go on from the newest checkpoint, or from x0 if there is none yet. More of
-                these three in `Solver.minimize`
+    Parameters
+    ----------
+    fun : callable
+        Objective ``fun(x, *args)``, which returns ``(value, gradient)``, or the value alone; see
+        `jac`.
+    x0 : Array or structure of arrays
+        Start, of any shape, which x and the gradient have as well. With a dict, tuple or list of
+        arrays, such as ``{"w": np.zeros(3), "V": table}``, ``fun`` gets x and returns the gradient
+        in this structure.
+    args : sequence, default ()
+        Further arguments of ``fun``, ``jac``, ``hess`` and ``hessp``.
+    method : str, optional
+        For instance "L-BFGS", "CG", "trust-ncg", "OWL-QN" or "SGD"; an unknown name raises an error
+        that lists all. Default: "L-BFGS-B" if there are bounds, otherwise "L-BFGS".
+    jac : bool, callable or str, optional
+        True: ``fun`` returns ``(value, gradient)``. A function ``jac(x, *args)``: it returns the
+        gradient. For NumPy arrays also "2-point", "3-point" or "cs": finite differences of values;
+        by default "2-point" if ``fun`` returns a number. If the array library differentiates, as
+        ``distvec`` does, ``fun`` may return the value alone.
+    hess : callable, optional
+        For "trust-ncg": ``hess(x, *args)`` returns the Hessian; of shape ``x.shape + x.shape`` if x
+        is a table.
+    hessp : callable, optional
+        For "trust-ncg": ``hessp(x, v, *args)`` returns the Hessian at x times v.
+    bounds : Box, scipy.optimize.Bounds, sequence of pairs or structure, optional
+        For "L-BFGS-B": one pair ``(lower, upper)`` for each element of x, or a `Box`. If x is a
+        structure of arrays: such bounds for each array, in the same structure.
+    constraints : sequence, default ()
+        Not supported: must be empty. For convex sets use method "SPG" or "PQN".
+    tol : float, optional
+        The same as ``options={"gradient_tolerance": tol}``; the option wins if both are given.
+    callback : callable, optional
+        Called after each iteration as ``callback(intermediate_result=OptimizeResult)`` or
+        ``callback(state)`` if its parameter has that name, otherwise as ``callback(x)``. It stops
+        the run by returning True or by raising ``StopIteration``.
+    options : dict, optional
+        Parameters of the method's class, such as `LBFGS`. SciPy's names ``maxiter``, ``maxfun``,
+        ``maxfev``, ``maxcor``, ``gtol``, ``ftol`` and ``xtol`` are understood. Penalties are
+        options: ``method="OWL-QN", options={"l1": 0.1}``. ``disp`` prints how the run ended;
+        ``eps`` is the step of finite differences.
+    progress : bool or callable, default False
+        True shows a tqdm bar with value and gradient norm. A function is called with each state.
+    checkpoint : str, os.PathLike or False, optional
+        Directory for checkpoints, as for `Solver.minimize`.
+    every : int, default 20
+        Number of iterations between checkpoints.
+    resume : bool, default False
+        True: resume from the newest checkpoint, or begin at `x0` if there is no checkpoint.
 
-    With differences `nfev` counts all calls of fun, `max_evaluations` those for values only.
+    Returns
+    -------
+    Result
+        SciPy's ``OptimizeResult``, with ``outcome``, ``history`` and ``plot()``.
+
+    Raises
+    ------
+    ValueError
+        If the method, an option or `jac` is unknown; the text lists the allowed ones.
+    NotImplementedError
+        If the method does not use an argument, such as `bounds`; the text names a method that does.
+
+    See Also
+    --------
+    Solver.minimize : The same for a solver object.
+
+    Notes
+    -----
+    With finite differences ``nfev`` counts all calls of ``fun``, and ``max_evaluations`` limits
+    only the evaluations of a value with its gradient. "2-point" and "cs" take n calls for a
+    gradient of n elements, "3-point" 2 n.
+
+    Examples
+    --------
+    >>> fun = lambda x: float((x - 1) @ (x - 1))
+    >>> result = optim.minimize(fun, np.zeros(2), bounds=[(0, 0.5), (None, None)])
+    >>> np.round(result.x, 4), result.success
+    (array([0.5, 1. ]), True)
     """
     if method is None:
         method = "L-BFGS" if bounds is None else "L-BFGS-B"

@@ -17,7 +17,19 @@ _HOW_TO_GIVE_A_GRADIENT = (
 
 @dataclass(frozen=True)
 class Point:
-    """A vector with the objective there; the norm is the max norm."""
+    """A vector with value and gradient of the objective there.
+
+    Parameters
+    ----------
+    x : Array
+        The point.
+    value : float
+        The objective's value.
+    gradient : Array
+        Its gradient, of the shape of `x`.
+    gradient_norm : float
+        Max norm of the gradient.
+    """
 
     x: Array
     value: float
@@ -31,15 +43,50 @@ class Point:
 
 
 class Problem:
-    """`fun(x, *args)` with its gradient. Arrays that it returns are never written to.
+    """The objective as a solver calls it: counted, checked, and read in few requests.
 
-    Where fun raises an ArithmeticError, as an OverflowError, it counts as not finite; at the first
-    point, from which there is no way back, that is raised.
+    Solvers get a problem from `Solver.minimize`; tests of a solver may make one. Call
+    ``problem.at(x)`` for numbers, or ``problem(x)`` for a value that may still be lazy.
 
-    `jac=True`: fun returns (value, gradient); or the value alone, where the library of that array
-    has `value_and_grad`. A callable `jac(x, *args)`: fun returns the value.
-    `max_evaluations` bounds the calls; searches ask for what `remaining` allows.
-    `structured`: x are trees, and fun and jac know them as the user's structure of arrays.
+    Parameters
+    ----------
+    fun : callable
+        Objective ``fun(x, *args)``, which returns ``(value, gradient)``; or the value alone if its
+        array library has ``value_and_grad``, or if `jac` is a function.
+    args : sequence, default ()
+        Further arguments of ``fun`` and ``jac``. A single other object counts as one argument.
+    jac : bool or callable, default True
+        True: ``fun`` returns the gradient. Otherwise a function ``jac(x, *args)`` that returns it.
+    max_evaluations : int, optional
+        Limit that `remaining` counts down from. Default: no limit.
+    structured : bool, default False
+        Whether ``x`` is a tree of several arrays, which ``fun`` and ``jac`` see in the user's
+        structure.
+
+    Attributes
+    ----------
+    evaluations : int
+        Number of evaluations so far.
+
+    Raises
+    ------
+    TypeError
+        If ``fun`` is not callable.
+    ValueError
+        If `jac` is not True and not callable.
+
+    Notes
+    -----
+    If ``fun`` raises an ``ArithmeticError``, such as ``OverflowError``, the point counts as not
+    finite. At the first evaluation the error is raised. Arrays that ``fun`` returns are never
+    written to; NumPy arrays are copied, because ``fun`` may fill the same buffer again.
+
+    Examples
+    --------
+    >>> problem = optim.Problem(lambda x: (float(x @ x), 2 * x), max_evaluations=10)
+    >>> point = problem.at(np.array([3.0, 4.0]))
+    >>> point.value, point.gradient_norm, problem.remaining
+    (25.0, 8.0, 9)
     """
 
     def __init__(
@@ -69,22 +116,53 @@ class Problem:
 
     @property
     def remaining(self) -> float:
-        """How many more evaluations are allowed; inf without a limit."""
+        """Number of evaluations that are still allowed.
+
+        Returns
+        -------
+        float
+            A whole number, or ``inf`` without a limit.
+        """
         return self._max_evaluations - self.evaluations
 
     @property
     def calls(self) -> int | None:
-        """What fun has counted by itself, as where it takes differences; None if it does not."""
+        """Number of calls that ``fun`` counted itself, such as those for finite differences.
+
+        Returns
+        -------
+        int or None
+            ``None`` if ``fun`` does not count.
+        """
         return getattr(self.fun, "calls", None) if hasattr(self.fun, "recount") else None
 
     def recount(self, evaluations: int, calls: int | None) -> None:
-        """Go on counting from these."""
+        """Continue counting from these numbers, as a resumed run does.
+
+        Parameters
+        ----------
+        evaluations : int
+            Number of evaluations so far.
+        calls : int or None
+            Number of calls that ``fun`` counted itself, if it counts.
+        """
         self.evaluations = evaluations
         if calls is not None and hasattr(self.fun, "recount"):
             self.fun.recount(calls)
 
     def __call__(self, x: Array) -> tuple[Scalar, Array]:
-        """Value (perhaps a lazy rank-0 array) and gradient at `x`."""
+        """Evaluate the objective; its value may be a lazy scalar.
+
+        Parameters
+        ----------
+        x : Array
+            The point.
+
+        Returns
+        -------
+        tuple of (Scalar, Array)
+            Value, of rank 0, and gradient, of the shape of `x`.
+        """
         self.evaluations += 1
         given = as_user_structure(x) if self.structured else x
         try:
@@ -100,7 +178,18 @@ class Problem:
         return value, like(gradient, x, "gradient")
 
     def gradient(self, x: Array) -> Array:
-        """The gradient alone; an evaluation all the same."""
+        """Evaluate the gradient alone; this also counts as an evaluation.
+
+        Parameters
+        ----------
+        x : Array
+            The point.
+
+        Returns
+        -------
+        Array
+            The gradient, of the shape of `x`; it may be lazy.
+        """
         if not callable(self.jac):
             return self(x)[1]
         self.evaluations += 1
@@ -118,7 +207,15 @@ class Problem:
         return _pair(self._differentiated(given, *self.args))
 
     def differentiated(self, x: Array) -> None:
-        """Know what the first evaluation tells: the library of `x` differentiates fun."""
+        """Declare that the array library of `x` differentiates ``fun``.
+
+        The first evaluation finds this out; a run that continues from a state skips it.
+
+        Parameters
+        ----------
+        x : Array
+            Any point; only its library counts.
+        """
         if self._differentiated is None:
             _, leaf = next(iter(named_leaves(x)))
             self._library = namespace(leaf)
@@ -126,18 +223,52 @@ class Problem:
 
     @property
     def hessp(self) -> Callable[[Array, Array], Array] | None:
-        """Products with the Hessian, where the array library has differentiated fun."""
+        """Product with the Hessian, if the array library differentiates ``fun``.
+
+        Returns
+        -------
+        callable or None
+            A function ``hessp(x, v)``, or ``None`` if the library has no ``hessian_product``.
+        """
         if not hasattr(self._library, "hessian_product"):
             return None
         product = self._library.hessian_product(self.fun)
         return lift(lambda x, v: product(x, v, *self.args), "hessp(x, v)")
 
     def part(self, fun: Callable[..., Any]) -> Problem:
-        """The same for a part of the objective, which returns (value, gradient)."""
+        """Return the problem of a part of the objective, such as one batch.
+
+        Parameters
+        ----------
+        fun : callable
+            The part: ``fun(x, *args)``, which returns ``(value, gradient)``.
+
+        Returns
+        -------
+        Problem
+            With the same further arguments, and a count of its own.
+        """
         return Problem(fun, self.args, structured=self.structured)
 
     def at(self, x: Array) -> Point:
-        """The objective at `x`, read with the max norm of its gradient in one message."""
+        """Evaluate the objective and read value and gradient norm as numbers.
+
+        Parameters
+        ----------
+        x : Array
+            The point.
+
+        Returns
+        -------
+        Point
+            With the fields ``x``, ``value``, ``gradient`` and ``gradient_norm`` (the max norm), and
+            the property ``finite``.
+
+        Notes
+        -----
+        One evaluation. On distributed vectors it is one request per server, which computes `x` and
+        the gradient as well.
+        """
         value, gradient = self(x)
         with quiet():
             number, norm = fetch(value, max_norm(gradient), also=(x, gradient))

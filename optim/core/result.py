@@ -1,4 +1,4 @@
-"""The states of a run, how it ended, and the result that it returns."""
+"""The states of a run, the reasons why it ends, and the result that it returns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,21 @@ from optim.core.problem import Point
 
 
 class Outcome(Enum):
-    """Why a run ended. `value` is the `status` of a result, `sentence` its `message`."""
+    """Why a run ended.
+
+    Attributes
+    ----------
+    value : int
+        Status code, the ``status`` of a result.
+    sentence : str
+        Explanation, the ``message`` of a result.
+
+    Examples
+    --------
+    >>> outcome = optim.Outcome.LIMIT_ITERATIONS
+    >>> outcome.value, outcome.sentence, outcome.success
+    (4, 'Stopped: the limit of iterations (max_iterations) is reached.', False)
+    """
 
     CONVERGED_GRADIENT = (0, "Converged: the gradient is within its tolerance.")
     CONVERGED_VALUE = (1, "Converged: an iteration gains less than the value tolerance.")
@@ -50,7 +64,14 @@ class Outcome(Enum):
 
     @property
     def success(self) -> bool:
-        """True if a tolerance is met, or precision is used up; a stall or a limit is none."""
+        """Whether the run converged.
+
+        Returns
+        -------
+        bool
+            True if a tolerance is met, or if rounding hides every further gain. False after a
+            stall, a limit or a failure.
+        """
         return self in (
             Outcome.CONVERGED_GRADIENT,
             Outcome.CONVERGED_VALUE,
@@ -62,19 +83,63 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class State:
-    """One iterate. Immutable; `memory` is the solver's own part. Norms are max norms.
+    """One iterate of a run: immutable, and sufficient to continue from.
 
-    value, gradient      of what is minimised (OWLQN: with the penalty, and the pseudo-gradient)
-    step_size            accepted by the last step-size search; 0 at the start
-    step_length          max norm of the last change of x, relative to max(max norm of x, 1)
-    gain                 what the last iteration gained in value, the larger of measured and
-                         foretold by the gradient: noise that hides a gain is not convergence
-    evaluations, seconds since the start of the run
-    outcome              set in the last state of a run only
-    solver               the name of the class that made it, and that can go on from it
+    A solver makes the first state by `State.start` and each next one by `State.moved`. All norms
+    are max norms.
 
-    A state is all that a solver needs to go on: `solver.minimize(fun, resume=state)`. On NumPy
-    arrays it can be pickled.
+    Parameters
+    ----------
+    x : Array
+        The iterate; callbacks see it in the structure of ``x0``.
+    value : float
+        Value of the function that is minimised. If the solver takes a penalty, as OWLQN does, the
+        value includes it.
+    gradient : Array
+        Gradient, or the solver's own measure of it, such as the pseudo-gradient of OWLQN.
+    gradient_norm : float
+        Max norm of `gradient`, or of the projected or generalised gradient.
+    initial_gradient_norm : float
+        `gradient_norm` at the start of the run.
+    initial_value : float
+        Value at the start of the run.
+    memory : object, optional
+        The solver's own part: everything else that the next step needs.
+    iteration : int, default 0
+        Number of iterations so far.
+    step_size : float, default 0.0
+        Step size that the last iteration accepted; 0 at the start.
+    step_length : float, default inf
+        Max norm of the last change of x, relative to ``max(max norm of x, 1)``.
+    gain : float, default inf
+        Decrease of the value in the last iteration: the larger one of the measured decrease and
+        the decrease that the gradient predicted. So noise that hides a gain is not convergence.
+    evaluations : int, default 0
+        Number of evaluations since the start of the run; the loop sets it.
+    seconds : float, default 0.0
+        Seconds since the start of the run; the loop sets it.
+    outcome : Outcome, optional
+        Why the run ended; set in its last state only.
+    solver : str, default ""
+        Name of the solver's class, which is able to continue from this state; the loop sets it.
+
+    See Also
+    --------
+    Solver : Its example shows how to make states.
+
+    Notes
+    -----
+    ``solver.minimize(fun, resume=state)`` continues from a state with bitwise identical steps. A
+    state of NumPy arrays can be pickled.
+
+    Examples
+    --------
+    >>> fun = lambda x: (float(x @ x), 2 * x)
+    >>> states = list(optim.LBFGS().iterations(fun, [3.0, 4.0]))
+    >>> states[0].value, states[0].gradient_norm, states[0].outcome
+    (25.0, 8.0, None)
+    >>> states[-1].outcome.name
+    'CONVERGED_GRADIENT'
     """
 
     x: Array
@@ -95,14 +160,46 @@ class State:
 
     @classmethod
     def start(cls, point: Point, memory: Any = None) -> State:
-        """The state before the first iteration."""
+        """Make the state before the first iteration.
+
+        Parameters
+        ----------
+        point : Point
+            The evaluated start: ``problem.at(x)``.
+        memory : object, optional
+            The solver's own part.
+
+        Returns
+        -------
+        State
+            With iteration 0.
+        """
         norm = point.gradient_norm
         return cls(point.x, point.value, point.gradient, norm, norm, point.value, memory)
 
     def moved(
         self, point: Point, *, memory: Any, step_size: float, step_length: float, gain: float
     ) -> State:
-        """The state one iteration later, at `point`."""
+        """Make the state after one more iteration.
+
+        Parameters
+        ----------
+        point : Point
+            The evaluated new iterate: ``problem.at(x)``.
+        memory : object
+            The solver's own part for the next step.
+        step_size : float
+            Step size that was accepted.
+        step_length : float
+            Max norm of the change of x, relative to ``max(max norm of x, 1)``.
+        gain : float
+            Decrease of the value, measured or predicted, whichever is larger.
+
+        Returns
+        -------
+        State
+            With the iteration number increased by 1.
+        """
         return replace(
             self,
             x=point.x,
@@ -119,7 +216,27 @@ class State:
 
 @dataclass(frozen=True)
 class Record:
-    """One line of a run's history."""
+    """The numbers of one iteration in a run's history.
+
+    Parameters
+    ----------
+    value : float
+        Value of the function that is minimised.
+    gradient_norm : float
+        Max norm of the gradient.
+    step_size : float
+        Step size of the iteration; 0 at the start.
+    evaluations : int
+        Number of evaluations since the start of the run.
+    seconds : float
+        Seconds since the start of the run.
+
+    Examples
+    --------
+    >>> result = optim.LBFGS().minimize(lambda x: (float(x @ x), 2 * x), [3.0, 4.0])
+    >>> result.history[0].value, result.history[0].evaluations
+    (25.0, 1)
+    """
 
     value: float
     gradient_norm: float
@@ -129,30 +246,78 @@ class Record:
 
 
 def record_of(state: State) -> Record:
-    """The numbers of `state`."""
+    """Return the numbers of `state` that the history keeps."""
     return Record(
         state.value, state.gradient_norm, state.step_size, state.evaluations, state.seconds
     )
 
 
 class Records(list[Record]):
-    """The records of a run, the start first; prints as their number."""
+    """The records of a run, beginning with the start; they print as their number."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} records of value, gradient_norm, step_size, evaluations, seconds>"
 
 
 class Result(OptimizeResult):
-    """SciPy's `OptimizeResult` with `outcome` (an `Outcome`), `history` and a plot.
+    """SciPy's ``OptimizeResult`` with the outcome, the history and a plot.
 
-    x, fun, jac   the best point, with value and gradient
+    Attributes
+    ----------
+    x : Array or structure of arrays
+        The best point, in the structure of the start.
+    fun : float
+        Value of the minimised function at `x`.
+    jac : Array or structure of arrays
+        Gradient at `x`.
+    nit : int
+        Number of iterations.
+    nfev, njev : int
+        Number of evaluations.
+    status : int
+        Code of the outcome.
+    success : bool
+        Whether the run converged.
+    message : str
+        Why the run ended, as a sentence.
+    outcome : Outcome
+        Why the run ended.
+    history : list of Record
+        The numbers of each iteration, beginning with the start.
+
+    Examples
+    --------
+    >>> result = optim.LBFGS().minimize(lambda x: (float(x @ x), 2 * x), [3.0, 4.0])
+    >>> result.success, result.outcome.name, len(result.history) == result.nit + 1
+    (True, 'CONVERGED_GRADIENT', True)
+    >>> np.round(np.abs(result.x), 6)
+    array([0., 0.])
     """
 
     @classmethod
     def of(
         cls, chosen: State, last: State, outcome: Outcome, evaluations: int, history: Records
     ) -> Result:
-        """The result of a run that ended at `last` and returns the point of `chosen`."""
+        """Make the result of a run.
+
+        Parameters
+        ----------
+        chosen : State
+            The state with the point to return.
+        last : State
+            The state with which the run ended.
+        outcome : Outcome
+            Why the run ended.
+        evaluations : int
+            Number of evaluations.
+        history : list of Record
+            The numbers of each iteration.
+
+        Returns
+        -------
+        Result
+            With all of its fields set.
+        """
         result = cls()
         result.update(
             x=chosen.x,
@@ -170,10 +335,23 @@ class Result(OptimizeResult):
         return result
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw value and gradient norm over the evaluations, and return the axes of the value.
+        """Draw value and gradient norm over the evaluations.
 
-        axes    matplotlib axes to draw the value on; None makes a figure. The gradient norm, in
-                logarithmic scale, has its own axis on the right.
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Axes on which the value is drawn. Default: the axes of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes of the value. The gradient norm has an axis of its own on the right, with a
+            logarithmic scale.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
         """
         axes = _new_axes() if axes is None else axes
         evaluations = [record.evaluations for record in self.history]

@@ -1,4 +1,4 @@
-"""What all solvers share: limits, tolerances, and the two ways to run them."""
+"""The base classes of solvers: their limits and tolerances, and the two ways to run them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from optim.core import run as _driver
 from optim.core.arrays import Array, machine_epsilon
 from optim.core.checkpoints.policy import Checkpoints, Place, open_checkpoints
+from optim.core.docstrings import inherit_sections
 from optim.core.problem import Problem
 from optim.core.result import Outcome, Result, State
 from optim.core.trees import as_start, as_tree, is_structure
@@ -18,11 +19,72 @@ from optim.core.trees import as_start, as_tree, is_structure
 
 @dataclass(frozen=True, kw_only=True)
 class Solver(ABC):
-    """A frozen set of parameters with `init`, `step` and `done`; the loop is `_driver`'s.
+    """Base class of all solvers: a frozen set of parameters with ``init``, ``step`` and ``done``.
 
-    max_iterations     steps at most
-    max_evaluations    calls of the objective at most, exactly kept; None: no limit
-    max_seconds        time after which no further iteration starts; None: no limit
+    Users call `minimize` or `iterations`. To write a solver, derive from this class and define
+    the three methods. They are pure functions of their arguments: everything that the next step
+    needs is in the state. The loop does the rest. It checks the limits, stops if a value is not
+    finite, keeps the best point and the history, calls callbacks and writes checkpoints.
+
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+
+    Attributes
+    ----------
+    stops : frozenset of str
+        Names of the parameters that only say when to stop. A resumed run may change them.
+
+    See Also
+    --------
+    Problem : The objective as a solver calls it.
+    State : One iterate, which carries the solver's own memory.
+    Outcome : The reasons why a run ends.
+
+    Notes
+    -----
+    A subclass is a dataclass: ``@dataclass(frozen=True, kw_only=True)``. Use operators and the
+    array API, and keep scalars as arrays until a decision needs them. Then the solver runs
+    unchanged on NumPy arrays, PyTorch tensors and distributed vectors, and reads its numbers in
+    few requests. Private data goes into ``state.memory``: a tuple, dict, list, number or array,
+    or a dataclass of ``optim``. With other types a run cannot keep checkpoints.
+
+    Examples
+    --------
+    Gradient descent with a fixed step size, as a solver of one's own:
+
+    >>> from dataclasses import dataclass
+    >>> from optim import Outcome, Solver, State
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class FixedStep(Solver):
+    ...     step_size: float = 0.1
+    ...     tolerance: float = 1e-6
+    ...
+    ...     def init(self, problem, x):
+    ...         return State.start(problem.at(x))
+    ...
+    ...     def step(self, problem, state):
+    ...         point = problem.at(state.x - self.step_size * state.gradient)
+    ...         return state.moved(
+    ...             point,
+    ...             memory=None,
+    ...             step_size=self.step_size,
+    ...             step_length=self.step_size * state.gradient_norm,
+    ...             gain=state.value - point.value,
+    ...         )
+    ...
+    ...     def done(self, state):
+    ...         if state.gradient_norm <= self.tolerance:
+    ...             return Outcome.CONVERGED_GRADIENT
+    ...         return None
+    >>> result = FixedStep(step_size=0.25).minimize(lambda x: (float(x @ x), 2 * x), [3.0, 4.0])
+    >>> result.message, result.nit
+    ('Converged: the gradient is within its tolerance.', 23)
     """
 
     max_iterations: int = 1000
@@ -35,6 +97,10 @@ class Solver(ABC):
     )
     """Parameters that only say when to stop: who resumes a run may give others."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherit_sections(cls)
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
@@ -45,18 +111,74 @@ class Solver(ABC):
 
     @abstractmethod
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start."""
+        """Evaluate the objective at the start and return the first state.
+
+        Parameters
+        ----------
+        problem : Problem
+            The objective: ``problem.at(x)`` evaluates it.
+        x : Array
+            The start, as floating-point numbers that no other code writes to.
+
+        Returns
+        -------
+        State
+            The state before the first iteration: ``State.start(problem.at(x), memory)``.
+        """
 
     @abstractmethod
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration; a state whose outcome is set if no step could be made."""
+        """Take one iteration and return the next state.
+
+        The loop calls this only if at least one evaluation is left. A step that needs more of them
+        checks ``problem.remaining`` first.
+
+        Parameters
+        ----------
+        problem : Problem
+            The objective: ``problem.at(x)`` evaluates it.
+        state : State
+            The current iterate, with the memory that the last step or ``init`` gave it.
+
+        Returns
+        -------
+        State
+            The next iterate: ``state.moved(point, ...)``. If no step lowers the value, the same
+            state with a reason: ``dataclasses.replace(state, outcome=Outcome.STALLED)``.
+        """
 
     @abstractmethod
     def done(self, state: State) -> Outcome | None:
-        """The tolerance that `state` meets, if any."""
+        """Return the tolerance that a state meets, if any.
+
+        Parameters
+        ----------
+        state : State
+            The newest iterate. Its ``outcome`` is the reason that ``step`` gave, if it gave one.
+
+        Returns
+        -------
+        Outcome or None
+            Why the run converged; ``None`` to continue.
+        """
 
     def finish(self, problem: Problem, best: State, last: State) -> State:
-        """The state to return, of the best and the last one."""
+        """Return the state that becomes the result.
+
+        Parameters
+        ----------
+        problem : Problem
+            The objective, for a solver that evaluates another point at the end.
+        best : State
+            The state of lowest value.
+        last : State
+            The last state.
+
+        Returns
+        -------
+        State
+            By default `best`.
+        """
         return best
 
     def minimize(
@@ -72,35 +194,73 @@ class Solver(ABC):
         every: int = 20,
         resume: State | bool | None = None,
     ) -> Result:
-        """Minimise `fun(x, *args) -> (value, gradient)` from `x0`; the best point is returned.
+        """Minimise an objective from a start and return the best point.
 
-        x0          an array of any shape; or a dict, tuple or list of arrays, nested or not: then
-                    fun gets the same structure and returns a gradient of it, and x, jac, and the
-                    states are of it. Numbers in lists are one array
-        callback    called as callback(state) after each iteration; stops the run by returning
-                    True or raising StopIteration
-        progress    True for a tqdm bar with value and gradient norm, or a callable(state)
-        checkpoint  a directory to keep checkpoints in, from which a run that broke off goes on with
-                    the same bits: one at the start, one each `every` iterations, and the last
-                    state. It must hold none yet, unless `resume` says to go on. None: where the
-                    session that x0 is of keeps them, if it does; False: nowhere
-        every       iterations between checkpoints
-        resume      True: go on from the newest checkpoint, or from x0 if there is none; so the same
-                    call can be made again after any break. x, fun, nit, nfev and history of the
-                    result are those of a run without a break. Limits and tolerances may be others
-                    than before, other parameters may not.
-                    Or, instead of x0, a state of this solver to go on from, with the same further
-                    steps bit for bit; the best point is then that of the states from there on
+        Parameters
+        ----------
+        fun : callable
+            Objective ``fun(x, *args)``, which returns ``(value, gradient)``. It must not modify
+            ``x``, nor later the gradient that it returned. If an array library differentiates, as
+            ``distvec`` does, it may return the value alone. Objects with batches, such as
+            `Minibatches`, are for stochastic solvers.
+        x0 : Array or structure of arrays, optional
+            Start, of any shape. A dict, tuple or list of arrays (also nested) is passed to ``fun``
+            as it is; ``fun`` then returns a gradient of the same structure, and the result has it
+            too. A list of numbers is one array. Required unless `resume` is a state.
+        args : sequence, default ()
+            Further arguments of ``fun`` and ``jac``.
+        jac : bool or callable, default True
+            True: ``fun`` returns the gradient. Otherwise a function ``jac(x, *args)`` that returns
+            it; ``fun`` then returns the value alone.
+        callback : callable, optional
+            Called as ``callback(state)`` after each iteration. It stops the run by returning True
+            or by raising ``StopIteration``.
+        progress : bool or callable, default False
+            True shows a tqdm bar with value and gradient norm. A function is called with each
+            state.
+        checkpoint : str, os.PathLike or False, optional
+            Directory for checkpoints, from which an interrupted run resumes with a bitwise
+            identical result. It must hold no checkpoints unless `resume` is True. False: keep no
+            checkpoints. Default: the directory of the session of `x0`, if it has one.
+        every : int, default 20
+            Number of iterations between checkpoints.
+        resume : bool or State, optional
+            True: resume from the newest checkpoint, or begin at `x0` if there is no checkpoint. So
+            the same call can be repeated after any interruption. Limits and tolerances may change,
+            other parameters must not. A state of this solver, given instead of `x0`: continue from
+            it with bitwise identical steps.
 
-        Checkpoints are written in the background. One that cannot be kept is a warning
-        (`NotDurable`) and the run goes on, but at the start it is an error. Damaged ones are passed
-        over, with a warning; `Corrupted` is raised where no other is left. Where the session brings
-        back what a server lost, the run goes back to the newest checkpoint by itself; callbacks
-        and progress that were reported are not reported again.
+        Returns
+        -------
+        Result
+            SciPy's fields ``x``, ``fun``, ``jac``, ``nit``, ``nfev``, ``njev``, ``status``,
+            ``success`` and ``message``, and also ``outcome``, ``history`` and ``plot()``.
 
-        The result has SciPy's fields (x, fun, jac, nit, nfev, njev, status, success, message),
-        `outcome` (an `Outcome`), `history` (one `Record` per state) and `plot()`. A run ends in an
-        outcome, never in an exception, unless the objective itself raises or returns nonsense.
+        Raises
+        ------
+        TypeError
+            If ``fun``, ``jac`` or `x0` has a wrong type or returns one.
+        ValueError
+            If a shape does not fit, if `x0` and a state are both given or both missing, or if the
+            checkpoint directory does not fit the run.
+        Corrupted
+            If the run resumes and every checkpoint is damaged.
+
+        Warns
+        -----
+        NotDurable
+            If a checkpoint cannot be written, or an older one is used. The run continues. Only the
+            first checkpoint of a run must succeed.
+
+        Notes
+        -----
+        A run ends with an outcome, not with an exception, unless the objective raises one or
+        returns a wrong type. Checkpoints are written in the background: one at the start, one
+        after every `every` iterations, and the last state. If a session restores arrays that a
+        server lost, the run returns to its newest checkpoint; callbacks do not see a state twice.
+        After ``resume=True``, ``x``, ``fun``, ``nit``, ``nfev`` and ``history`` are equal to the
+        fields of an uninterrupted run. After ``resume=state`` the best point is sought among the
+        states from there on.
         """
         state = resume if isinstance(resume, State) else None
         if (x0 is None) is (state is None):
@@ -126,11 +286,35 @@ class Solver(ABC):
         every: int = 20,
         resume: bool = False,
     ) -> Iterator[State]:
-        """The initial state, then one state per iteration; the last one has its outcome set.
+        """Iterate over the states of a run; steps are taken as the caller asks for them.
 
-        Given a state instead of `x0`, the run goes on from it. `checkpoint`, `every` and `resume`
-        are as for `minimize`; a resumed run begins with the state of the checkpoint. A state counts
-        as seen, and may be kept, once the next one is asked for.
+        Parameters
+        ----------
+        fun : callable
+            Objective ``fun(x, *args)``, as for `minimize`.
+        x0 : Array, structure of arrays or State
+            Start, or a state of this solver to continue from.
+        args : sequence, default ()
+            Further arguments of ``fun`` and ``jac``.
+        jac : bool or callable, default True
+            True: ``fun`` returns the gradient. Otherwise a function ``jac(x, *args)`` that returns
+            it; ``fun`` then returns the value alone.
+        checkpoint : str, os.PathLike or False, optional
+            Directory for checkpoints, as for `minimize`.
+        every : int, default 20
+            Number of iterations between checkpoints.
+        resume : bool, default False
+            True: resume from the newest checkpoint; its state is then the first one.
+
+        Returns
+        -------
+        Iterator of State
+            The initial state, then one state per iteration. The last one has its ``outcome`` set.
+
+        Notes
+        -----
+        States may be kept. A state counts as seen once the next one is asked for: only then can a
+        checkpoint hold it.
         """
         start, problem, checkpoints = self._open(fun, x0, args, jac, checkpoint, every, resume)
         return _driver.states(self, problem, start, checkpoints, resume=resume)
@@ -163,16 +347,30 @@ _CURVATURE = 1e4
 
 @dataclass(frozen=True, kw_only=True)
 class ToleranceSolver(Solver):
-    """A solver for deterministic objectives, with tests of convergence.
+    """Base class of solvers for deterministic objectives, with tests of convergence.
 
-    gradient_tolerance  on the max norm of the gradient, absolute. None: 1e-8, or where rounding
-                        hides any further gain; what is asked for is not given up so
-    gradient_rtol       the same, relative to the gradient at the start; 0: off
-    value_tolerance     on what an iteration gains, relative to max(|f_k|, |f_k+1|, 1); 0: off
-    step_tolerance      on the max norm of the step, relative to max(max norm of x, 1); 0: off
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
 
-    Small gains and small steps count only where the gradient is small as well: as small as in a
-    minimum that is so near, with curvatures up to 1e4 times max(|f|, 1).
+    Notes
+    -----
+    Small gains and small steps count only if the gradient is small too: as small as it is so near
+    to a minimum, for curvatures up to 1e4 times ``max(|f|, 1)``.
     """
 
     gradient_tolerance: float | None = None
@@ -181,7 +379,7 @@ class ToleranceSolver(Solver):
     step_tolerance: float = 0.0
 
     def done(self, state: State) -> Outcome | None:
-        """Gradient first: it is the only test that says how far from stationary x is."""
+        """Test the gradient first: only its norm says how far from stationary x is."""
         asked = self.gradient_tolerance
         allowed = max(
             _GRADIENT_TOLERANCE if asked is None else asked,

@@ -38,24 +38,66 @@ class ConjugateMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class ConjugateGradient(ToleranceSolver):
-    """Conjugate gradients for smooth objectives: little memory, one vector beside x and gradient.
+    """Non-linear conjugate gradients with guaranteed descent, for smooth objectives.
 
-    search      the step-size search, for steps of small slope: c2 is 0.1 to 0.4. Where the values
-                are noisy, as sums in float32 are, HagerZhang(c2=0.2) gets further
+    Needs little memory: one vector beside x and its gradient.
 
-    Cost of an iteration whose first trial step is accepted: one evaluation of the objective and two
-    messages on lazy arrays; each further trial costs one of both.
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
+    search : callable, default StrongWolfe(c2=0.2)
+        Step-size search for steps of small slope: c2 is 0.1 to 0.4. If the values are noisy, such
+        as sums in float32, ``HagerZhang(c2=0.2)`` reaches a lower gradient.
+
+    See Also
+    --------
+    conjugate_gradient : Solve a linear system.
+    LBFGS : Takes fewer evaluations, and more memory.
+
+    Notes
+    -----
+    If the first trial is accepted, an iteration takes one evaluation. On distributed vectors it
+    takes 2 requests per server, each with one pass over memory. Every further trial adds one of
+    both.
+
+    References
+    ----------
+    .. [1] W. W. Hager, H. Zhang, A new conjugate gradient method with guaranteed descent and an
+       efficient line search, SIAM J. Optim. 16 (2005) 170-192, equation 1.6.
+    .. [2] W. W. Hager, H. Zhang, The limited memory conjugate gradient method, SIAM J. Optim. 23
+       (2013) 2150-2168, equation 2.4.
+
+    Examples
+    --------
+    >>> a = np.array([1.0, 10.0, 100.0])
+    >>> fun = lambda x: (0.5 * float(x @ (a * x)) - float(x.sum()), a * x - 1)
+    >>> np.round(optim.ConjugateGradient().minimize(fun, np.zeros(3)).x, 6)
+    array([1.  , 0.1 , 0.01])
     """
 
     search: Search = field(default_factory=lambda: StrongWolfe(c2=0.2))
 
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start."""
+        """Evaluate the objective at the start."""
         point = problem.at(x)
         return State.start(point, ConjugateMemory(Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration; if the direction misleads the search, another along the gradient."""
+        """Take one iteration; if the direction misleads the search, try the gradient."""
         memory: ConjugateMemory = state.memory
         for previous in (memory.direction, None) if memory.beta else (None,):
             direction, squared = _direction(state, previous)

@@ -31,18 +31,60 @@ class DescentMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientDescent(SpectralSolver):
-    """Steps along -gradient, for smooth deterministic objectives. Keeps no history.
+    """Gradient descent with spectral steps, for smooth deterministic objectives.
 
-    search      the step-size search; NonMonotone(reference=HighestOf(1)) never lets the value rise
-    step_bounds the range of the step size that is tried first, the inverse of the curvature along
-                the last step
+    Needs the least memory of all solvers: it keeps no vectors beside x and its gradient.
 
-    Cost of an iteration whose first trial step is accepted: one evaluation of the objective and one
-    message on lazy arrays; each further trial costs one of both.
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
+    search : NonMonotone, default NonMonotone()
+        Step-size search, which lets values rise for a while.
+        ``NonMonotone(reference=HighestOf(1))`` does not let them rise.
+    step_bounds : StepBounds, default StepBounds()
+        Range of the step size that is tried first: the inverse of the curvature along the last
+        step.
+
+    See Also
+    --------
+    SGD : For noisy objectives and batches.
+
+    Notes
+    -----
+    If the first trial is accepted, an iteration takes one evaluation. On distributed vectors it
+    takes one request per server, with one pass over memory. Every further trial adds one of both.
+
+    References
+    ----------
+    .. [1] J. Barzilai, J. M. Borwein, Two-point step size gradient methods, IMA J. Numer. Anal. 8
+       (1988) 141-148.
+    .. [2] M. Raydan, The Barzilai and Borwein gradient method for the large scale unconstrained
+       minimization problem, SIAM J. Optim. 7 (1997) 26-33.
+
+    Examples
+    --------
+    >>> a = np.array([1.0, 10.0, 100.0])
+    >>> fun = lambda x: (0.5 * float(x @ (a * x)) - float(x.sum()), a * x - 1)
+    >>> np.round(optim.GradientDescent().minimize(fun, np.zeros(3)).x, 6)
+    array([1.  , 0.1 , 0.01])
     """
 
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start; the first step has length 1."""
+        """Evaluate the objective at the start; the first step has length 1."""
         with quiet():
             value, gradient = problem(x)
             number, norm, squared, x_norm = fetch(
@@ -55,7 +97,7 @@ class GradientDescent(SpectralSolver):
         return State.start(point, DescentMemory(plateau, reference, step_size, squared, x_norm))
 
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration."""
+        """Take one step along the negative gradient."""
         x, g, memory = state.x, state.gradient, state.memory
         slope = -memory.squared_gradient
         downhill = Direction(-g, slope, state.gradient_norm, memory.x_norm, memory.step_size)

@@ -39,7 +39,8 @@ _GROWTH = 10.0
 class NextStep:
     """The step size to try first.
 
-    sure    whether it is the curvature's along the last step: only then may the value rise
+    ``sure`` says whether it is the inverse of the curvature along the last step: only then may the
+    value rise.
     """
 
     size: float
@@ -48,24 +49,72 @@ class NextStep:
 
 @dataclass(frozen=True)
 class StepBounds:
-    """The range that spectral steps are kept in; those along negative curvature may be longer."""
+    """The range of spectral step sizes; steps along negative curvature may be longer.
+
+    Parameters
+    ----------
+    shortest : float, default 1e-10
+        Smallest step size.
+    longest : float, default 1e10
+        Largest step size.
+
+    Examples
+    --------
+    >>> optim.StepBounds(shortest=0.01, longest=1.0).clipped(5.0)
+    1.0
+    """
 
     shortest: float = 1e-10
     longest: float = 1e10
 
     def clipped(self, step: float) -> float:
-        """`step` moved into the range; the longest if it is not a number."""
+        """Move a step size into the range.
+
+        Parameters
+        ----------
+        step : float
+            The step size.
+
+        Returns
+        -------
+        float
+            The nearest step size in the range; the longest if `step` is not a number.
+        """
         return max(self.shortest, step) if step < self.longest else self.longest
 
     def spectral(
         self, ss: float, pair: CurvaturePair, last: float, gradient_norm: float, x_norm: float
     ) -> NextStep:
-        """s.s / s.y, the inverse of the mean curvature along the last step s, of size `last`.
+        """Return the inverse of the mean curvature along the last step s, which is ``s.s / s.y``.
 
-        J. Barzilai, J. M. Borwein, IMA J. Numer. Anal. 8 (1988) 141-148. Where the curvature is
-        about 0 the step is bounded by the size of x, or by 1 if that is larger; where it is
-        negative, by that in other directions and by a few last steps. Beyond lies a part of the
-        space of which nothing is known, and where the objective may be lower by chance.
+        Parameters
+        ----------
+        ss : float
+            Squared 2-norm of s.
+        pair : CurvaturePair
+            The step s and the change y of the gradient, with ``s.y`` and ``y.y``.
+        last : float
+            Size of the last step.
+        gradient_norm : float
+            Max norm of the gradient.
+        x_norm : float
+            Max norm of x.
+
+        Returns
+        -------
+        NextStep
+            The step size, and whether it comes from a positive curvature.
+
+        Notes
+        -----
+        If the curvature is about 0, the step is bounded by the size of x, or by 1 if x is
+        smaller. If it is negative, the step is bounded by the curvature in other directions and
+        by a multiple of the last step. Farther away, values may be lower only by chance.
+
+        References
+        ----------
+        .. [1] J. Barzilai, J. M. Borwein, Two-point step size gradient methods, IMA J. Numer.
+           Anal. 8 (1988) 141-148.
         """
         if pair.sy > 0.0:
             curved = ss / pair.sy
@@ -77,28 +126,62 @@ class StepBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralSolver(ToleranceSolver):
-    """The fields of a solver with spectral steps, and its tests; the memory has a `plateau`.
+    """Base class of the solvers with spectral steps; their memory has a ``plateau``.
 
-    search              the step-size search
-    step_bounds         the range of the spectral steps
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
+    search : NonMonotone, default NonMonotone()
+        Step-size search, which lets values rise for a while.
+    step_bounds : StepBounds, default StepBounds()
+        Range of the spectral step sizes.
     """
 
     search: NonMonotone = field(default_factory=NonMonotone)
     step_bounds: StepBounds = field(default_factory=StepBounds)
 
     def reference_after(self, known: Reference, step: NextStep, value: float) -> Reference:
-        """What the next trials are compared with: a step that is not sure must gain."""
+        """Return the reference for the next trials; after a step that is not sure they must gain.
+
+        Parameters
+        ----------
+        known : Reference
+            The reference so far.
+        step : NextStep
+            The step size to try first.
+        value : float
+            The value of the new iterate.
+
+        Returns
+        -------
+        Reference
+            With the new value.
+        """
         return (known if step.sure else self.search.reference).after(value)
 
     def done(self, state: State) -> Outcome | None:
-        """The tolerances, at an iterate that is as low as any before."""
+        """Test the tolerances at an iterate that is as low as every earlier one."""
         return super().done(state) if lowest(state, state.memory.plateau.value) else None
 
 
 def lowest(state: State, value: float) -> bool:
     """Whether `state` is not above the lowest `value` so far, up to rounding.
 
-    Where values rise now and then a run ends at its best point, not at a stationary one above it.
+    If values rise now and then, a run must end at its best point, not at a higher stationary one.
     """
     return state.value <= value + rounding_of(value, machine_epsilon(state.x))
 
@@ -106,7 +189,7 @@ def lowest(state: State, value: float) -> bool:
 def measured_ray(
     problem: Problem, state: State, direction: Direction, where: Callable[[float], Array]
 ) -> Ray:
-    """As `straight_ray`; `Trial.measured` has the max norm of x and the squared 2-norm of g."""
+    """As `straight_ray`; ``Trial.measured`` has the max norm of x and the squared 2-norm of g."""
     return straight_ray(
         problem, state, direction, where=where, measure=lambda x, g, y: (max_norm(x), vdot(g, g))
     )
@@ -119,7 +202,7 @@ Projection: TypeAlias = Callable[[Array], Array]
 class Approach:
     """A point of the set to search towards, the direction there, and its 2-norm squared.
 
-    step    that leads along -gradient to where the target is the projection of
+    ``step`` is the step along -gradient to a point whose projection is the target.
     """
 
     target: Array
@@ -139,18 +222,57 @@ class SpectralMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralProjectedGradient(SpectralSolver):
-    """Minimises a smooth objective over a closed convex set.
+    """Minimise a smooth objective over a closed convex set (SPG).
 
-    projection  maps a vector to the nearest one in the set: Box(0.0, 1.0), Simplex(), ... or any
-                function. The start is projected first, and all iterates lie in the set. Of
-                parameters in several arrays each may have its own: {"w": Simplex(), "V": None}
-    search      the step-size search along the way to the projected point
-    step_bounds the range of the spectral steps
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
+    search : NonMonotone, default NonMonotone()
+        Step-size search along the way to the projected point.
+    step_bounds : StepBounds, default StepBounds()
+        Range of the spectral step sizes.
+    projection : ConvexSet, callable or structure
+        Maps a vector to the nearest point of the set: ``Box(0.0, 1.0)``, ``Simplex()`` or any
+        function. The start is projected first, and all iterates are in the set. If x is a structure
+        of arrays, each may have its own set, or ``None``: ``{"w": Simplex(), "V": None}``.
 
-    `gradient_norm`, and so `gradient_tolerance`, is about the projected gradient
-    x - projection(x - gradient), which vanishes at a minimum over the set; `jac` of the result is
-    the objective's own gradient. Cost of an iteration whose first trial is accepted: one evaluation
-    and two projections; on lazy arrays two messages, and those of the projections.
+    See Also
+    --------
+    ProjectedQuasiNewton : Takes fewer evaluations and more projections.
+    LBFGSB : For bounds.
+
+    Notes
+    -----
+    The gradient tolerances apply to the projected gradient, ``x - projection(x - gradient)``. It
+    vanishes at a minimum over the set. ``jac`` of the result is the objective's own gradient. If
+    the first trial is accepted, an iteration takes one evaluation and two projections. On
+    distributed vectors it takes 2 requests per server and the requests of the projections.
+
+    References
+    ----------
+    .. [1] E. G. Birgin, J. M. Martinez, M. Raydan, Nonmonotone spectral projected gradient methods
+       on convex sets, SIAM J. Optim. 10 (2000) 1196-1211, algorithm SPG2.
+
+    Examples
+    --------
+    >>> fun = lambda x: (float((x - 2) @ (x - 2)), 2 * (x - 2))
+    >>> solver = optim.SpectralProjectedGradient(projection=optim.Simplex())
+    >>> np.round(solver.minimize(fun, np.zeros(4)).x, 6)
+    array([0.25, 0.25, 0.25, 0.25])
     """
 
     projection: Projection
@@ -160,7 +282,7 @@ class SpectralProjectedGradient(SpectralSolver):
         adopt_projection(self)
 
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start, moved into the set."""
+        """Move the start into the set and evaluate the objective there."""
         with quiet():
             x = self.projection(x)
         point, approach = self._approach(problem.at(x), None)
@@ -170,7 +292,7 @@ class SpectralProjectedGradient(SpectralSolver):
         )
 
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration."""
+        """Take one step towards the projection of a gradient step."""
         x, memory = state.x, state.memory
         target, way = memory.approach.target, memory.approach.direction
 
@@ -193,7 +315,7 @@ class SpectralProjectedGradient(SpectralSolver):
         return next_state(state, ray, moved, reference=reference, approach=approach)
 
     def done(self, state: State) -> Outcome | None:
-        """As every solver with spectral steps, but where rounding alone makes the residual 0."""
+        """Test the tolerances, but not a residual that is 0 by rounding alone."""
         met = super().done(state)
         if met is Outcome.CONVERGED_GRADIENT and residual_is_hidden(
             state, state.memory.approach.direction.x_norm, lambda v, step: self.projection(v)

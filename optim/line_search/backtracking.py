@@ -19,10 +19,26 @@ from optim.line_search.ray import Ray, Sample, Search, Trial
 
 @dataclass(frozen=True, kw_only=True)
 class Backtracking:
-    """The first step size, then shorter ones, until one gains enough. Each trial is evaluated.
+    """Step-size search that shortens the first step until one gains enough (Armijo's condition).
 
-    c1              the part of the gain foretold by the slope that must be reached
-    max_trials      evaluations at most
+    Parameters
+    ----------
+    c1 : float, default 1e-4
+        Sufficient decrease: the part of the gain predicted by the slope that a step must reach.
+    max_trials : int, default 40
+        Largest number of evaluations in one search.
+
+    References
+    ----------
+    .. [1] J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006), algorithm 3.1 and
+       section 3.5.
+
+    Examples
+    --------
+    >>> fun = lambda x: (float(x @ x), 2 * x)
+    >>> solver = optim.LBFGS(search=optim.Backtracking(max_trials=20))
+    >>> solver.minimize(fun, [3.0, 4.0]).success
+    True
     """
 
     c1: float = 1e-4
@@ -67,7 +83,29 @@ class Reference(Protocol):
 
 @dataclass(frozen=True)
 class HighestOf:
-    """The highest of the last `count` values; count = 1 is the ordinary, monotone search."""
+    """Reference of a non-monotone search: the highest of the last values.
+
+    Parameters
+    ----------
+    count : int, default 10
+        Number of values. 1 is the ordinary, monotone search.
+    values : tuple of float, default ()
+        The values so far; solvers extend it.
+
+    See Also
+    --------
+    NonMonotone : The search that compares with it.
+
+    References
+    ----------
+    .. [1] L. Grippo, F. Lampariello, S. Lucidi, A nonmonotone line search technique for Newton's
+       method, SIAM J. Numer. Anal. 23 (1986) 707-716.
+
+    Examples
+    --------
+    >>> optim.HighestOf(2).after(5.0).after(3.0).after(1.0).level
+    3.0
+    """
 
     count: int = 10
     values: tuple[float, ...] = ()
@@ -78,19 +116,57 @@ class HighestOf:
 
     @property
     def level(self) -> float:
-        """The reference value; inf before the first value."""
+        """The reference value.
+
+        Returns
+        -------
+        float
+            ``inf`` before the first value.
+        """
         return max(self.values, default=math.inf)
 
     def after(self, value: float) -> HighestOf:
-        """With the value of one more iterate."""
+        """Return the reference with the value of one more iterate.
+
+        Parameters
+        ----------
+        value : float
+            The value.
+
+        Returns
+        -------
+        HighestOf
+            With the last ``count`` values.
+        """
         return replace(self, values=(*self.values, value)[-self.count :])
 
 
 @dataclass(frozen=True)
 class MeanOf:
-    """The mean of all values, each weighted by `memory` < 1 to the power of its age.
+    """Reference of a non-monotone search: the mean of all values, weighted by their age.
 
-    memory = 0 is the monotone search. C and Q of Zhang and Hager are `mean` and `weight`.
+    Parameters
+    ----------
+    memory : float, default 0.85
+        Weight of a value relative to the next newer one, in [0, 1). 0 is the monotone search.
+    mean : float, default inf
+        The mean so far (C in the paper); solvers extend it.
+    weight : float, default 0.0
+        The sum of the weights so far (Q in the paper).
+
+    See Also
+    --------
+    NonMonotone : The search that compares with it.
+
+    References
+    ----------
+    .. [1] H. Zhang, W. W. Hager, A nonmonotone line search technique and its application to
+       unconstrained optimization, SIAM J. Optim. 14 (2004) 1043-1056.
+
+    Examples
+    --------
+    >>> optim.MeanOf(memory=0.5).after(3.0).after(0.0).level
+    1.0
     """
 
     memory: float = 0.85
@@ -103,11 +179,28 @@ class MeanOf:
 
     @property
     def level(self) -> float:
-        """The reference value; inf before the first value."""
+        """The reference value.
+
+        Returns
+        -------
+        float
+            ``inf`` before the first value.
+        """
         return self.mean
 
     def after(self, value: float) -> MeanOf:
-        """With the value of one more iterate."""
+        """Return the reference with the value of one more iterate.
+
+        Parameters
+        ----------
+        value : float
+            The value.
+
+        Returns
+        -------
+        MeanOf
+            With the new mean.
+        """
         old = self.memory * self.weight
         mean = (old * self.mean + value) / (old + 1.0) if old else value
         return MeanOf(self.memory, mean, old + 1.0)
@@ -128,7 +221,24 @@ class RelaxedRay(Ray):
 
 @dataclass(frozen=True, kw_only=True)
 class NonMonotone:
-    """`search`, with values compared to `reference`."""
+    """Step-size search that lets values rise for a while, as spectral steps need.
+
+    Parameters
+    ----------
+    reference : HighestOf or MeanOf, default MeanOf()
+        The value with which trials are compared, instead of the value at the start of the search.
+    search : callable, default Backtracking()
+        The search that does the comparison.
+
+    Examples
+    --------
+    Values that do not rise:
+
+    >>> fun = lambda x: (float(x @ x), 2 * x)
+    >>> search = optim.NonMonotone(reference=optim.HighestOf(1))
+    >>> optim.GradientDescent(search=search).minimize(fun, [3.0, 4.0]).success
+    True
+    """
 
     reference: Reference = field(default_factory=MeanOf)
     search: Search = field(default_factory=Backtracking)

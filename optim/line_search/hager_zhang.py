@@ -21,14 +21,42 @@ Steps: TypeAlias = Generator[float, Sample, Interval]
 
 @dataclass(frozen=True, kw_only=True)
 class HagerZhang:
-    """Wolfe's conditions, or the approximate ones where the values are flat.
+    """Step-size search of CG_DESCENT, for values that are noisy near the minimum.
 
-    c1, c2       sufficient decrease and curvature, 0 < c1 < min(c2, 1/2)
-    max_trials   evaluations at most
-    growth       the factor between steps while the objective falls
+    Parameters
+    ----------
+    c1 : float, default 0.1
+        Sufficient decrease: the part of the gain predicted by the slope that a step must reach,
+        below ``min(c2, 1/2)``.
+    c2 : float, default 0.9
+        Curvature: the part of the slope at the start that may remain.
+    max_trials : int, default 50
+        Largest number of evaluations in one search.
+    growth : float, default 5.0
+        Factor between steps while the objective falls.
 
-    Among values that differ from the start's by less than 1e-6 of it, the slopes decide: the
-    approximate conditions (2 c1 - 1) phi'(0) >= phi'(t) >= c2 phi'(0) need no exact value.
+    See Also
+    --------
+    StrongWolfe : The search for objectives in double precision.
+
+    Notes
+    -----
+    A step must meet Wolfe's conditions. If values differ from the value at the start by less than
+    1e-6 of it, slopes decide instead: ``(2 c1 - 1) phi'(0) >= phi'(t) >= c2 phi'(0)``.
+
+    References
+    ----------
+    .. [1] W. W. Hager, H. Zhang, A new conjugate gradient method with guaranteed descent and an
+       efficient line search, SIAM J. Optim. 16 (2005) 170-192, section 4.
+    .. [2] W. W. Hager, H. Zhang, Algorithm 851: CG_DESCENT, a conjugate gradient method with
+       guaranteed descent, ACM Trans. Math. Softw. 32 (2006) 113-137.
+
+    Examples
+    --------
+    >>> fun = lambda x: (float(x @ x), 2 * x)
+    >>> solver = optim.ConjugateGradient(search=optim.HagerZhang(c2=0.2))
+    >>> solver.minimize(fun, [3.0, 4.0]).success
+    True
     """
 
     c1: float = 0.1

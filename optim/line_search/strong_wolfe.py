@@ -15,10 +15,37 @@ from optim.line_search.ray import Ray, Sample, Trial
 
 @dataclass(frozen=True, kw_only=True)
 class StrongWolfe:
-    """Sufficient decrease (c1) and small slope (c2), 0 < c1 < c2 < 1.
+    """Step-size search with the strong Wolfe conditions.
 
-    max_trials   evaluations at most. Steps grow by up to `growth` each while the objective falls,
-                 so the default reaches 1e20 times the first step.
+    Parameters
+    ----------
+    c1 : float, default 1e-4
+        Sufficient decrease: the part of the gain predicted by the slope that a step must reach.
+    c2 : float, default 0.9
+        Curvature: the part of the slope at the start that may remain, ``c1 < c2 < 1``.
+    max_trials : int, default 40
+        Largest number of evaluations in one search.
+    growth : float, default 10.0
+        Largest factor between steps while the objective falls. With the default, a search reaches
+        1e20 times its first step.
+
+    See Also
+    --------
+    HagerZhang : The search for noisy values, such as sums in float32.
+
+    References
+    ----------
+    .. [1] J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006), algorithms 3.5 and
+       3.6, equation 3.59.
+    .. [2] W. W. Hager, H. Zhang, A new conjugate gradient method with guaranteed descent and an
+       efficient line search, SIAM J. Optim. 16 (2005) 170-192: the approximate condition.
+
+    Examples
+    --------
+    >>> fun = lambda x: (float(x @ x), 2 * x)
+    >>> solver = optim.LBFGS(search=optim.StrongWolfe(c2=0.5))
+    >>> solver.minimize(fun, [3.0, 4.0]).success
+    True
     """
 
     c1: float = 1e-4

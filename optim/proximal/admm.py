@@ -6,8 +6,8 @@ Learning 3 (2011), section 7.1.1; over-relaxation 3.4.3, stopping 3.3.1. The bal
 instead of absolute residuals: B. Wohlberg, ADMM penalty parameter selection by residual balancing,
 arXiv:1704.06209 (2017).
 
-Where its weight rho goes: balance of the residuals, and what gets it out of cycles. Its terms are
-smooth functions as proximal operators: minimized near a point by another solver.
+The module also adapts the weight rho: it balances the residuals and ends cycles. Smooth functions
+become terms with a proximal operator: another solver minimises them near a point.
 """
 
 from __future__ import annotations
@@ -34,9 +34,20 @@ Function: TypeAlias = Callable[[Array], tuple[Scalar, Array]]
 
 @dataclass(frozen=True)
 class SmoothTerm(Proximal):
-    """A smooth function x -> (value, gradient) as a term of ADMM: its prox is found by `solver`.
+    """A smooth function as a term of `ADMM`; a solver finds its proximal operator.
 
-    What that costs is not counted in the result of ADMM.
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x)`` returns ``(value, gradient)``.
+    solver : Solver, default LBFGS(gradient_tolerance=1e-9)
+        The solver. Its evaluations are not counted in the result of ADMM.
+
+    Examples
+    --------
+    >>> term = optim.SmoothTerm(lambda x: (0.5 * float((x - 4) @ (x - 4)), x - 4))
+    >>> np.round(term.prox(np.zeros(2), step=1.0), 6)
+    array([2., 2.])
     """
 
     fun: Function
@@ -45,11 +56,11 @@ class SmoothTerm(Proximal):
     )
 
     def value(self, x: Array) -> Scalar:
-        """The function at `x`."""
+        """Evaluate the function."""
         return self._function(x)(x)[0]
 
     def prox(self, x: Array, step: float) -> Array:
-        """The minimum of fun(u) + |u - x|^2 / (2 * step), sought from `x`."""
+        """Minimise ``fun(u) + |u - x|^2 / (2 * step)``, from u = x."""
         fun = near(self._function(x), x, 1.0 / step)
         return last_of(self.solver.iterations(fun, x, checkpoint=False)).x
 
@@ -155,24 +166,71 @@ class SplittingMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class ADMM(ToleranceSolver):
-    """Minimises fun(x) + penalty(x), where fun is smooth or a sum of terms with known prox.
+    """Minimise ``fun(x) + penalty(x)``, with fun smooth or a sum of terms with proximal operators.
 
-    penalty             a Proximal: L1Norm(0.1), Simplex(), ...; each iterate lies in its domain. Of
-                        parameters in several arrays each may have its own, or None
-    terms               what fun is the sum of, each a Proximal with finite values: they are solved
-                        for apart and brought to agree. () where fun is one term, whose subproblem
-                        is solved by `inner`, warm and inexactly
-    rho                 the weight of disagreement at the start; it adapts
-    relaxation          of the answers, between 0 and 2; 1 is none, 1.5 to 1.8 saves work. Without
-                        terms it ends where there is no progress
-    absolute_tolerance  on the primal and dual residuals, for each element
-    relative_tolerance  the same, relative to the size of x and of the multipliers
-    inner               the solver of fun(x) + rho / 2 * |x - v|^2
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
+    penalty : Proximal or structure
+        For instance ``L1Norm(0.1)`` or ``Simplex()``; each iterate lies in its domain. If x is a
+        structure of arrays, each may have its own, or ``None``: ``{"w": L1Norm(0.1), "V": None}``.
+    terms : tuple of Proximal, default ()
+        The terms of which ``fun`` is the sum, with finite values. They are solved for separately
+        and brought to agree. Default: ``fun`` is one term, and `inner` solves its subproblem.
+    rho : float, default 1.0
+        Weight of disagreement at the start, positive; it adapts.
+    relaxation : float, default 1.6
+        Relaxation of the terms' answers, between 0 and 2. 1 is no relaxation; 1.5 to 1.8
+        saves iterations. Without `terms` it ends when there is no progress.
+    absolute_tolerance : float, default 1e-8
+        Tolerance on the primal and dual residuals, for each element.
+    relative_tolerance : float, default 1e-6
+        The same, relative to the size of x and of the multipliers.
+    inner : Solver, default LBFGS(max_iterations=20, gradient_rtol=0.1)
+        Solver of ``fun(x) + rho / 2 * |x - v|^2``, which starts at the last iterate and stops
+        early.
 
-    `gradient_norm` and `gradient_tolerance` are as for ProximalGradient; whichever tolerance is met
-    first ends the run. Values may rise between iterations. An iteration costs one evaluation, of
-    fun at the new iterate, and those of `inner`; on lazy arrays one message, those of `inner` and
-    those of proximal operators that read numbers.
+    See Also
+    --------
+    ProximalGradient : For one smooth function plus one penalty.
+    SmoothTerm : A smooth function as one of several terms.
+
+    Notes
+    -----
+    The gradient tolerances apply to the generalised gradient ``x - prox(x - gradient, 1)``. The
+    run ends when the first of the tolerances is met. Values may rise between iterations. An
+    iteration takes one evaluation of ``fun``, at the new iterate, and the evaluations of `inner`.
+    On distributed vectors it takes one request per server, the requests of `inner`, and the
+    requests of proximal operators that read numbers.
+
+    References
+    ----------
+    .. [1] S. Boyd, N. Parikh, E. Chu, B. Peleato, J. Eckstein, Distributed optimization and
+       statistical learning via the alternating direction method of multipliers, Foundations and
+       Trends in Machine Learning 3 (2011), sections 3.3.1, 3.4 and 7.1.1.
+    .. [2] B. Wohlberg, ADMM penalty parameter selection by residual balancing, arXiv:1704.06209
+       (2017).
+
+    Examples
+    --------
+    >>> fun = lambda x: (0.5 * float((x - 3) @ (x - 3)), x - 3)
+    >>> penalty = optim.L1Norm(np.array([1.0, 5.0]))
+    >>> np.round(optim.ADMM(penalty=penalty).minimize(fun, np.zeros(2)).x, 4)
+    array([2., 0.])
     """
 
     penalty: Proximal
@@ -200,7 +258,7 @@ class ADMM(ToleranceSolver):
             )
 
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start, moved into the domain of the penalty."""
+        """Move the start into the domain of the penalty and evaluate the objective there."""
         with quiet():
             z = self.penalty.feasible(x)
             point, smooth, _ = self._evaluate(problem, z, also=())
@@ -210,7 +268,7 @@ class ADMM(ToleranceSolver):
         )
 
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration; where it leads out of fun's domain, another that stays closer to x."""
+        """Take one iteration; if it leads out of fun's domain, try again closer to x."""
         rho = state.memory.rho
         for _ in range(_MAX_TRIALS):
             if problem.remaining < 1:
@@ -267,7 +325,7 @@ class ADMM(ToleranceSolver):
         )
 
     def done(self, state: State) -> Outcome | None:
-        """The generalised gradient where the value is the lowest so far, or the residuals."""
+        """Test the generalised gradient if the value is the lowest so far, then the residuals."""
         met = super().done(state) if lowest(state, state.memory.plateau.value) else None
         residuals = state.memory.residuals
         within = residuals is not None and residuals.small
@@ -276,7 +334,7 @@ class ADMM(ToleranceSolver):
     def _answers(
         self, problem: Problem, state: State, multipliers: tuple[Array, ...], rho: float
     ) -> tuple[list[Array], Scalar]:
-        """What each term wants x to be, given its multiplier; and |gradient|^2 left by `inner`."""
+        """The answer of each term, given its multiplier; and |gradient|^2 left by `inner`."""
         z, memory = state.x, state.memory
         if self.terms:
             pairs = zip(self.terms, multipliers, strict=True)
@@ -293,7 +351,7 @@ class ADMM(ToleranceSolver):
     def _evaluate(
         self, problem: Problem, z: Array, *scalars: Scalar, also: tuple[Array, ...]
     ) -> tuple[Point, float, tuple[float, ...]]:
-        """The sum at `z`, fun there, and the `scalars`, read in one message."""
+        """The sum at `z`, fun there, and the `scalars`, read in one request."""
         value, gradient = problem(z)
         residual = max_norm(z - self.penalty.prox(z - gradient, 1.0))
         smooth, added, norm, *numbers = fetch(

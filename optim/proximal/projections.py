@@ -4,7 +4,7 @@ A set is called to project, `Box(0.0, 1.0)(x)`, and serves as the penalty that i
 outside, whose proximal operator is the projection whatever the step.
 
 Sets with a threshold (`Simplex`, `L1Ball`) find it from sums over the vector, never by sorting it:
-one message for each Newton step. The others are plain expressions and cost none.
+one request for each Newton step. The others are plain expressions without a request.
 """
 
 from __future__ import annotations
@@ -20,37 +20,81 @@ from optim.proximal.operators import Proximal, adopt_arrays
 
 
 class ConvexSet(Proximal):
-    """A set with a projection."""
+    """Base class of closed convex sets: call a set to project a vector on it.
+
+    As a penalty a set is 0 inside and ``inf`` outside; its proximal operator is the projection. To
+    write a set, derive from this class and define ``__call__`` and `excess`.
+
+    See Also
+    --------
+    SpectralProjectedGradient : Minimises a smooth objective over a set.
+
+    Examples
+    --------
+    A set of one's own, the vectors with equal elements:
+
+    >>> class Equal(optim.ConvexSet):
+    ...     def __call__(self, x):
+    ...         return 0.0 * x + x.__array_namespace__().mean(x)
+    ...
+    ...     def excess(self, x):
+    ...         xp = x.__array_namespace__()
+    ...         return xp.max(xp.abs(x - self(x))), xp.max(xp.abs(x))
+    >>> Equal()(np.array([1.0, 2.0, 6.0]))
+    array([3., 3., 3.])
+    """
 
     @abstractmethod
     def __call__(self, x: Array) -> Array:
-        """The point of the set nearest to `x`."""
+        """Return the point of the set nearest to `x`."""
 
     @abstractmethod
     def excess(self, x: Array) -> tuple[Scalar, Scalar]:
-        """By how much `x` violates the set, at most 0 inside, and the scale to judge that by."""
+        """Measure by how much a point violates the set.
+
+        Parameters
+        ----------
+        x : Array
+            The point.
+
+        Returns
+        -------
+        tuple of (Scalar, Scalar)
+            The violation, at most 0 inside, and the scale that it is compared with.
+        """
 
     def value(self, x: Array) -> Scalar:
-        """0 inside, as far as rounding lets tell; inf outside."""
+        """Return 0 inside, as far as rounding allows to tell, and ``inf`` outside."""
         excess, scale = self.excess(x)
         xp = namespace(x)
         inside = excess <= machine_epsilon(x) ** 0.5 * scale
         return xp.where(inside, 0.0 * xp.maximum(excess, 0.0), float("inf"))
 
     def prox(self, x: Array, step: float) -> Array:
-        """The projection."""
+        """Project `x`; the step does not matter."""
         return self(x)
 
     def feasible(self, x: Array) -> Array:
-        """The projection."""
+        """Project `x`."""
         return self(x)
 
 
 @dataclass(frozen=True)
 class Box(ConvexSet):
-    """lower <= x <= upper; each bound a number, -inf and inf among them, or an array like x.
+    """Set of all x with ``lower <= x <= upper``.
 
-    Of parameters in several arrays each has its bound: Box(lower={"w": 0.0, "V": float("-inf")}).
+    Parameters
+    ----------
+    lower : float, Array or structure, default -inf
+        Lower bound: a number, or an array like x. If x is a structure of arrays, each has its own
+        bound: ``Box(lower={"w": 0.0, "V": float("-inf")})``.
+    upper : float, Array or structure, default inf
+        Upper bound, given like `lower`.
+
+    Examples
+    --------
+    >>> optim.Box(0.0, np.array([1.0, 5.0]))(np.array([3.0, -4.0]))
+    array([1., 0.])
     """
 
     lower: Any = float("-inf")
@@ -75,32 +119,59 @@ class Box(ConvexSet):
             )
 
     def __call__(self, x: Array) -> Array:
-        """`x` with each element moved into its bounds."""
+        """Move each element of `x` into its bounds."""
         xp = namespace(x)
         return xp.minimum(xp.maximum(x, self.lower), self.upper)
 
     def excess(self, x: Array) -> tuple[Scalar, Scalar]:
-        """The largest violation of a bound; on the scale of x."""
+        """Measure the largest violation of a bound, on the scale of x."""
         xp = namespace(x)
         return xp.max(xp.maximum(self.lower - x, x - self.upper)), max_norm(x)
 
 
 @dataclass(frozen=True)
 class NonNegative(ConvexSet):
-    """x >= 0."""
+    """Set of all x >= 0.
+
+    Examples
+    --------
+    >>> optim.NonNegative()(np.array([3.0, -4.0]))
+    array([3., 0.])
+    """
 
     def __call__(self, x: Array) -> Array:
-        """`x` with 0 for its negative elements."""
+        """Replace negative elements of `x` by 0."""
         return namespace(x).maximum(x, 0.0)
 
     def excess(self, x: Array) -> tuple[Scalar, Scalar]:
-        """The most negative element; on the scale of x."""
+        """Measure the most negative element, on the scale of x."""
         return namespace(x).max(-x), max_norm(x)
 
 
 @dataclass(frozen=True)
 class Simplex(ConvexSet):
-    """x >= 0 with sum(x) = total; for total = 1 the probability simplex."""
+    """Set of all x >= 0 with ``sum(x) = total``; for total 1 the probability simplex.
+
+    Parameters
+    ----------
+    total : float, default 1.0
+        Positive sum of the elements.
+
+    Notes
+    -----
+    A projection finds a threshold by Newton's method, mostly in three to eight steps. On
+    distributed vectors it takes one request per server, and one more for each step.
+
+    References
+    ----------
+    .. [1] C. Michelot, A finite algorithm for finding the projection of a point onto the canonical
+       simplex of R^n, J. Optim. Theory Appl. 50 (1986) 195-200.
+
+    Examples
+    --------
+    >>> optim.Simplex()(np.array([1.0, 0.5, -2.0]))
+    array([0.75, 0.25, 0.  ])
+    """
 
     total: float = 1.0
 
@@ -108,19 +179,35 @@ class Simplex(ConvexSet):
         check_positive(self, "total")
 
     def __call__(self, x: Array) -> Array:
-        """max(x - threshold, 0). One message, and one more for each Newton step."""
+        """Project: ``max(x - threshold, 0)``. One request, and one more for each Newton step."""
         (peak,) = fetch(namespace(x).max(x), also=(x,))
         return _with_sum(self.total, x, peak)
 
     def excess(self, x: Array) -> tuple[Scalar, Scalar]:
-        """The larger violation of the sum and of the signs; on the scale of the total."""
+        """Measure the larger violation of the sum and of the signs, on the scale of the total."""
         xp = namespace(x)
         return xp.maximum(xp.abs(xp.sum(x) - self.total), xp.max(-x)), self.total
 
 
 @dataclass(frozen=True)
 class L1Ball(ConvexSet):
-    """sum(|x|) <= radius."""
+    """Set of all x with ``sum(|x|) <= radius``.
+
+    Parameters
+    ----------
+    radius : float, default 1.0
+        Positive radius.
+
+    Notes
+    -----
+    On distributed vectors a projection takes one request per server. For a point outside it takes
+    as many more as for `Simplex`.
+
+    Examples
+    --------
+    >>> optim.L1Ball()(np.array([1.0, -0.5, 0.0]))
+    array([ 0.75, -0.25,  0.  ])
+    """
 
     radius: float = 1.0
 
@@ -128,7 +215,7 @@ class L1Ball(ConvexSet):
         check_positive(self, "radius")
 
     def __call__(self, x: Array) -> Array:
-        """`x`, or sign(x) * max(|x| - threshold, 0). One message; outside more, as for Simplex."""
+        """Project: `x`, or ``sign(x) * max(|x| - threshold, 0)``. One request, outside more."""
         xp = namespace(x)
         size = xp.abs(x)
         norm, peak = fetch(xp.sum(size), xp.max(size), also=(x,))
@@ -137,14 +224,25 @@ class L1Ball(ConvexSet):
         return xp.sign(x) * _with_sum(self.radius, size, peak)
 
     def excess(self, x: Array) -> tuple[Scalar, Scalar]:
-        """By how much the norm exceeds the radius; on the scale of the radius."""
+        """Measure by how much the norm exceeds the radius, on the scale of the radius."""
         xp = namespace(x)
         return xp.sum(xp.abs(x)) - self.radius, self.radius
 
 
 @dataclass(frozen=True)
 class L2Ball(ConvexSet):
-    """|x| <= radius, in the 2-norm."""
+    """Set of all x with ``|x| <= radius``, in the 2-norm.
+
+    Parameters
+    ----------
+    radius : float, default 1.0
+        Positive radius.
+
+    Examples
+    --------
+    >>> optim.L2Ball()(np.array([3.0, 4.0]))
+    array([0.6, 0.8])
+    """
 
     radius: float = 1.0
 
@@ -152,17 +250,30 @@ class L2Ball(ConvexSet):
         check_positive(self, "radius")
 
     def __call__(self, x: Array) -> Array:
-        """`x` scaled down to the radius if it is longer."""
+        """Scale `x` down to the radius if it is longer."""
         return (self.radius / namespace(x).maximum(vdot(x, x) ** 0.5, self.radius)) * x
 
     def excess(self, x: Array) -> tuple[Scalar, Scalar]:
-        """By how much the norm exceeds the radius; on the scale of the radius."""
+        """Measure by how much the norm exceeds the radius, on the scale of the radius."""
         return vdot(x, x) ** 0.5 - self.radius, self.radius
 
 
 @dataclass(frozen=True)
 class Hyperplane(ConvexSet):
-    """normal @ x = offset; `normal` is an array like x, or arrays arranged as x, not all 0."""
+    """Set of all x with ``normal @ x = offset``.
+
+    Parameters
+    ----------
+    normal : Array or structure of arrays
+        Array like x, finite and not all 0.
+    offset : float, default 0.0
+        Value of ``normal @ x`` in the set.
+
+    Examples
+    --------
+    >>> optim.Hyperplane(np.array([1.0, 1.0]), offset=4.0)(np.array([0.0, 0.0]))
+    array([2., 2.])
+    """
 
     normal: Array
     offset: float = 0.0
@@ -177,12 +288,12 @@ class Hyperplane(ConvexSet):
             )
 
     def __call__(self, x: Array) -> Array:
-        """`x` moved along the normal."""
+        """Move `x` along the normal."""
         a = self.normal
         return x - ((vdot(a, x) - self.offset) / vdot(a, a)) * a
 
     def excess(self, x: Array) -> tuple[Scalar, Scalar]:
-        """The distance from the plane; on the scale of x."""
+        """Measure the distance from the plane, on the scale of x."""
         xp, a = namespace(x), self.normal
         return xp.abs(vdot(a, x) - self.offset) / vdot(a, a) ** 0.5, vdot(x, x) ** 0.5
 
@@ -191,9 +302,9 @@ def _with_sum(total: float, x: Array, peak: float) -> Array:
     """max(x - threshold, 0) with the threshold that makes its sum `total`; `peak` is max(x).
 
     The sum falls, convex and piecewise linear, as the threshold rises. So Newton's method rises
-    from below to the exact threshold, and ends once no element drops out any more: C. Michelot,
-    J. Optim. Theory Appl. 50 (1986) 195-200. It starts with the elements within `total` of the
-    peak, as no other stays positive. Mostly three to eight steps, each of one message.
+    from below to the exact threshold, and ends once all elements stay: C. Michelot, J. Optim.
+    Theory Appl. 50 (1986) 195-200. It starts with the elements within `total` of the peak, as no
+    other stays positive. Mostly three to eight steps, each of one request.
     """
     xp = namespace(x)
     # Relative to the peak, a total far below the size of x keeps its digits.

@@ -27,12 +27,12 @@ _FRESH_GROWTH = 10.0
 
 @dataclass(frozen=True)
 class ProximalMemory:
-    """What an iteration starts from, beside x.
+    """The memory of `ProximalGradient` beside x.
 
     smooth          fun(x), without the penalty
     previous        the x before
     momentum        t_k of FISTA: 1 at the start and after a restart
-    extrapolation   how far to go on beyond x, in parts of x - previous
+    extrapolation   how far to go beyond x, in parts of x - previous
     step_size       to try first
     x_norm          the max norm of x; 0 at the start
     """
@@ -52,7 +52,7 @@ class ProximalTrial(Point):
 
     smooth      fun there, without the penalty
     curvature   of fun along the way from y
-    backwards   (y - z) @ (z - x): positive where the extrapolation leads astray
+    backwards   (y - z) @ (z - x): positive if the extrapolation leads astray
     moved, length, x_norm  2-norm squared and max norm of z - x, and the max norm of z
     """
 
@@ -72,22 +72,65 @@ class ProximalTrial(Point):
 
 @dataclass(frozen=True, kw_only=True)
 class ProximalGradient(ToleranceSolver):
-    """Minimises fun(x) + penalty(x): fun smooth, the penalty by its proximal operator.
+    """Minimise ``fun(x) + penalty(x)``: fun smooth, the penalty by its proximal operator (FISTA).
 
-    penalty         L1Norm(0.1), GroupLasso(...), Box(0.0, 1.0), ...; a start outside of its domain
-                    is projected first. Of parameters in several arrays each may have its own:
-                    {"w": L1Norm(0.1), "V": None}
-    accelerated     extrapolate along the last step (FISTA), which costs a second evaluation in each
-                    iteration but saves many; without, the plain method
-    growth          by how much the step size may grow from one accelerated iteration to the next,
-                    at least 1
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
+    penalty : Proximal or structure
+        For instance ``L1Norm(0.1)``, ``GroupLasso(labels, 8)`` or ``Box(0.0, 1.0)``. If x is a
+        structure of arrays, each may have its own, or ``None``: ``{"w": L1Norm(0.1), "V": None}``.
+    accelerated : bool, default True
+        Extrapolate along the last step. This costs a second evaluation in each iteration, but saves
+        many iterations. False: the plain method.
+    growth : float, default 1.05
+        Factor by which the step size may grow from one accelerated iteration to the next, at
+        least 1.
 
-    Values are those of the sum and never rise by more than rounding. The extrapolated points, where
-    fun is evaluated too, may lie outside of the penalty's domain. `gradient_norm`, and so
-    `gradient_tolerance`, is about the generalised gradient x - prox(x - gradient, 1), which
-    vanishes at a minimum; `jac` of the result is the gradient of fun. On lazy arrays an evaluation
-    costs one message; a proximal operator that has to read numbers costs its own, twice for each
-    trial.
+    See Also
+    --------
+    OWLQN : For l1 penalties, with curvature from gradients.
+    ADMM : For sums of several terms.
+
+    Notes
+    -----
+    A start outside the penalty's domain is projected first. Extrapolated points, at which ``fun``
+    is evaluated too, may lie outside. Values include the penalty and do not rise by more than
+    rounding. The gradient tolerances apply to the generalised gradient
+    ``x - prox(x - gradient, 1)``, which vanishes at a minimum. ``jac`` of the result is the
+    gradient of ``fun``. On distributed vectors each evaluation takes one request per server, with
+    one pass over memory. A proximal operator that reads numbers takes its own requests, twice for
+    each trial.
+
+    References
+    ----------
+    .. [1] A. Beck, M. Teboulle, A fast iterative shrinkage-thresholding algorithm for linear
+       inverse problems, SIAM J. Imaging Sci. 2 (2009) 183-202.
+    .. [2] B. O'Donoghue, E. Candes, Adaptive restart for accelerated gradient schemes, Found.
+       Comput. Math. 15 (2015) 715-732.
+    .. [3] S. R. Becker, E. J. Candes, M. C. Grant, Templates for convex cone problems with
+       applications to sparse signal recovery, Math. Prog. Comp. 3 (2011) 165-218.
+
+    Examples
+    --------
+    >>> fun = lambda x: (0.5 * float((x - 3) @ (x - 3)), x - 3)
+    >>> penalty = optim.L1Norm(np.array([1.0, 5.0]))
+    >>> np.round(optim.ProximalGradient(penalty=penalty).minimize(fun, np.zeros(2)).x, 6)
+    array([2., 0.])
     """
 
     penalty: Proximal
@@ -104,7 +147,7 @@ class ProximalGradient(ToleranceSolver):
             )
 
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start, moved into the domain of the penalty."""
+        """Move the start into the domain of the penalty and evaluate the objective there."""
         with quiet():
             x = self.penalty.feasible(x)
             value, gradient = problem(x)
@@ -120,7 +163,7 @@ class ProximalGradient(ToleranceSolver):
         return State.start(point, ProximalMemory(Plateau.start(point), smooth, x, first))
 
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration; if the extrapolated point misleads, another attempt from x."""
+        """Take one iteration; if the extrapolated point misleads, try again from x."""
         rounding = rounding_of(state.value, machine_epsilon(state.x))
         for base in self._bases(problem, state):
             trial = self._backtrack(problem, state, base, rounding)
@@ -157,7 +200,7 @@ class ProximalGradient(ToleranceSolver):
     def _trial(
         self, problem: Problem, x: Array, base: Point, step_size: float, rounding: float
     ) -> ProximalTrial:
-        """One step from `base`; all that is decided by is read in one message."""
+        """One step from `base`; one request reads all numbers that it is judged by."""
         with quiet():
             new = self.penalty.prox(base.x - step_size * base.gradient, step_size)
             smooth, gradient = problem(new)
@@ -226,7 +269,7 @@ class ProximalGradient(ToleranceSolver):
         return max(trial.step_size, min(growth * trial.step_size, allowed))
 
     def done(self, state: State) -> Outcome | None:
-        """The tolerances, but where rounding alone makes the residual 0."""
+        """Test the tolerances, but not a residual that is 0 by rounding alone."""
         met = super().done(state)
         if met is Outcome.CONVERGED_GRADIENT and residual_is_hidden(
             state, state.memory.x_norm, self.penalty.prox

@@ -22,8 +22,24 @@ from optim.proximal.projections import ConvexSet
 class Separable(Proximal):
     """The sum of a penalty for each array, or part, of the parameters.
 
-    terms   a `Proximal` for each, in the structure of x; None where there is none:
-            {"w": L1Norm(0.1), "V": GroupLasso(labels, 8), "bias": None}
+    Solvers make it from a structure that is given as a penalty or projection.
+
+    Parameters
+    ----------
+    terms : dict, tuple or list
+        A `Proximal` for each array, in the structure of x; ``None`` for an array without a penalty:
+        ``{"w": L1Norm(0.1), "V": GroupLasso(labels, 8), "bias": None}``.
+
+    Examples
+    --------
+    >>> penalty = optim.Separable({"w": optim.L1Norm(1.0), "V": None})
+    >>> solver = optim.ProximalGradient(penalty=penalty)
+    >>> def fun(x):
+    ...     w, V = x["w"] - 3, x["V"] - 3
+    ...     return 0.5 * float(w @ w + V @ V), {"w": w, "V": V}
+    >>> result = solver.minimize(fun, {"w": np.zeros(2), "V": np.zeros(1)})
+    >>> np.round(result.x["w"], 6), np.round(result.x["V"], 6)
+    (array([2., 2.]), array([3.]))
     """
 
     terms: Any
@@ -35,22 +51,22 @@ class Separable(Proximal):
                 check_proximal(self, f"[{key!r}]", self.terms[key])
 
     def value(self, x: Array) -> Scalar:
-        """The sum at `x`."""
+        """Sum the penalties of the arrays."""
         values = [term.value(part) for term, part in self._terms_of(x) if term is not None]
         return reduce(operator.add, values, 0.0)
 
     def prox(self, x: Array, step: Any) -> Array:
-        """Of each part by its term."""
+        """Evaluate the proximal operator of each array's penalty."""
         pairs = self._terms_of(x)
         return x.joined(part if term is None else term.prox(part, step) for term, part in pairs)
 
     def feasible(self, x: Array) -> Array:
-        """Each part in its domain."""
+        """Return each array in the domain of its penalty."""
         pairs = self._terms_of(x)
         return x.joined(part if term is None else term.feasible(part) for term, part in pairs)
 
     def __call__(self, x: Array) -> Array:
-        """The projection, where all terms are sets."""
+        """Project `x`, if all terms are sets."""
         return self.feasible(x)
 
     def _terms_of(self, x: Array) -> Iterator[tuple[Proximal | None, Array]]:

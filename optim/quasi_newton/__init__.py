@@ -1,1 +1,1 @@
-"""Solvers that learn curvature from gradients."""
+"""Solvers that estimate curvature from the changes of gradients."""

@@ -23,7 +23,7 @@ from optim.line_search.ray import CurvaturePair
 
 @dataclass(frozen=True)
 class History:
-    """The last `capacity` pairs, oldest first. Immutable."""
+    """The last ``capacity`` curvature pairs, oldest first. Immutable."""
 
     capacity: int
     pairs: tuple[CurvaturePair, ...] = ()
@@ -84,7 +84,7 @@ class History:
 
 @dataclass(frozen=True)
 class CurvatureMemory:
-    """The pairs, and how long nothing has improved."""
+    """The curvature pairs, and the number of iterations without progress."""
 
     history: History
     plateau: Plateau
@@ -151,25 +151,70 @@ class BFGSMatrix:
 class LBFGS(ToleranceSolver):
     """Limited-memory BFGS for smooth objectives.
 
-    history     pairs kept: 2 * history vectors of memory
-    search      the step-size search
+    The first choice for a smooth objective without constraints.
 
-    Cost of an iteration whose first trial step is accepted: one evaluation of the objective and two
-    messages on lazy arrays, one that reads what the trial is worth and one for the direction.
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
+    history : int, default 10
+        Number of curvature pairs. They take ``2 * history`` vectors of memory.
+    search : callable, default StrongWolfe()
+        Step-size search: `StrongWolfe`, `HagerZhang` or `Backtracking`.
+
+    See Also
+    --------
+    LBFGSB : The same within bounds.
+    OWLQN : The same with an l1 penalty.
+
+    Notes
+    -----
+    If the first trial is accepted, an iteration takes one evaluation. On distributed vectors it
+    takes 3 requests per server, each with one pass over memory: one for the trial and two for the
+    direction. Every further trial adds one evaluation and one request.
+
+    References
+    ----------
+    .. [1] D. C. Liu, J. Nocedal, On the limited memory BFGS method for large scale optimization,
+       Mathematical Programming 45 (1989) 503-528.
+    .. [2] J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006), algorithm 7.4.
+
+    Examples
+    --------
+    >>> def rosenbrock(x):
+    ...     a, b = x
+    ...     value = (1 - a) ** 2 + 100 * (b - a * a) ** 2
+    ...     return value, np.array([-2 * (1 - a) - 400 * a * (b - a * a), 200 * (b - a * a)])
+    >>> result = optim.LBFGS(history=5).minimize(rosenbrock, [-1.2, 1.0])
+    >>> result.success, np.round(result.x, 6)
+    (True, array([1., 1.]))
     """
 
     history: int = 10
     search: Search = field(default_factory=StrongWolfe)
 
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start."""
+        """Evaluate the objective at the start."""
         point = problem.at(x)
         return State.start(
             point, CurvatureMemory(History(self.history), Plateau.start(point, PATIENCE))
         )
 
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration; if the pairs mislead the search, another attempt without them."""
+        """Take one iteration; if the pairs mislead the search, try again without them."""
         for history in attempts(state.memory.history):
             ray = straight_ray(problem, state, _direction(state, history))
             trial = self.search(ray) if ray.start.slope < 0.0 else None

@@ -155,18 +155,63 @@ class BoundedMemory(CurvatureMemory):
 
 @dataclass(frozen=True, kw_only=True)
 class LBFGSB(ToleranceSolver):
-    """Limited-memory BFGS for smooth objectives within bounds; without bounds, as LBFGS.
+    """Limited-memory BFGS for smooth objectives within bounds.
 
-    bounds      a `Box`, whose bounds are numbers or arrays like x; or as in SciPy: one pair (lower,
-                upper) for each element of x, with None for no bound, or `scipy.optimize.Bounds`.
-                Of parameters in several arrays each has its own, in a dict, tuple or list like x
-    history     pairs kept: 4 * history vectors of memory, as those of the free coordinates are kept
-    search      the step-size search, along the path projected on the box
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
+    bounds : Box, scipy.optimize.Bounds, sequence of pairs or structure, default Box()
+        A `Box` with numbers or arrays like x. Or as in SciPy: one pair
+        ``(lower, upper)`` for each element of x, with ``None`` for no bound. If x is a structure of
+        arrays: such bounds for each array, in the same structure. Default: no bounds.
+    history : int, default 10
+        Number of curvature pairs. They take ``4 * history`` vectors of memory, because the pairs of
+        the free coordinates are kept as well.
+    search : callable, default StrongWolfe()
+        Step-size search along the path that is projected on the box.
 
-    A start outside is moved to the nearest point of the box; nothing is evaluated outside. The
-    gradient's tolerances are about the projected gradient, x - projection(x - gradient).
-    Cost of an iteration as for LBFGS: one evaluation, two messages on lazy arrays; one more message
-    where other coordinates are held at bounds than before.
+    See Also
+    --------
+    SpectralProjectedGradient : For other convex sets.
+
+    Notes
+    -----
+    A start outside the box is moved to its nearest point. The objective is evaluated only inside.
+    The gradient tolerances apply to the projected gradient, ``x - projection(x - gradient)``. If
+    the first trial is accepted, an iteration takes one evaluation. On distributed vectors it takes
+    3 requests per server, each with one pass over memory, and one more if the set of coordinates
+    at bounds changed. The usual L-BFGS-B [3]_ walks along the sorted breakpoints of a path. Here
+    each operation is on whole vectors, because a breakpoint would cost a request.
+
+    References
+    ----------
+    .. [1] D. P. Bertsekas, Projected Newton methods for optimization problems with simple
+       constraints, SIAM J. Control Optim. 20 (1982) 221-246.
+    .. [2] M. Schmidt, D. Kim, S. Sra, Projected Newton-type methods in machine learning, in:
+       Optimization for Machine Learning (2011), section 11.4.
+    .. [3] R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, A limited memory algorithm for bound constrained
+       optimization, SIAM J. Sci. Comput. 16 (1995) 1190-1208.
+
+    Examples
+    --------
+    >>> fun = lambda x: (float((x - 2) @ (x - 2)), 2 * (x - 2))
+    >>> solver = optim.LBFGSB(bounds=[(0, 1), (None, 5)])
+    >>> np.round(solver.minimize(fun, [0.5, 0.5]).x, 6)
+    array([1., 2.])
     """
 
     bounds: Any = field(default_factory=Box)
@@ -174,7 +219,7 @@ class LBFGSB(ToleranceSolver):
     search: Search = field(default_factory=StrongWolfe)
 
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start."""
+        """Move the start into the box and evaluate the objective there."""
         box = box_like(self.bounds, x)
         x, pairs = box(x), History(self.history)
         with quiet():
@@ -188,7 +233,7 @@ class LBFGSB(ToleranceSolver):
         )
 
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration; if the pairs mislead the search, another attempt without them."""
+        """Take one iteration; if the pairs mislead the search, try again without them."""
         for free in attempts(state.memory.free):
             ray = _projected_ray(problem, state, _direction(state, free))
             trial = self.search(ray) if ray.start.slope < 0.0 else None

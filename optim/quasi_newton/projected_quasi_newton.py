@@ -1,6 +1,4 @@
-"""PQN: M. Schmidt, E. van den Berg, M. P. Friedlander, K. Murphy, Optimizing costly functions with
-simple constraints: a limited-memory projected quasi-Newton algorithm, AISTATS 2009, algorithm 1.
-"""
+"""PQN: projected quasi-Newton for costly objectives over convex sets."""
 
 from __future__ import annotations
 
@@ -24,19 +22,63 @@ from optim.quasi_newton.lbfgs import GROWTH, BFGSMatrix, CurvatureMemory, Histor
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedQuasiNewton(ToleranceSolver):
-    """Minimises a smooth objective over a closed convex set, in few evaluations.
+    """Minimise a costly smooth objective over a closed convex set, in few evaluations (PQN).
 
-    projection          maps a vector to the nearest one in the set: Box(0.0, 1.0), L1Ball(), ... or
-                        any function. The start is projected first, and all iterates lie in the set.
-                        Of parameters in several arrays each may have its own, or None
-    history             pairs kept: 3 * history vectors of memory
-    search              the step-size search along the way to the minimum of the quadratic model
-    inner_iterations    of the spectral projected gradient over that model, at most
-    inner_rtol          by how much it reduces the model's projected gradient
+    Use it if an evaluation costs more than many projections.
 
-    Gradient norms are as for SpectralProjectedGradient. Meant for objectives that cost more than
-    many projections: an iteration takes one evaluation, but two projections for each of the inner
-    ones; on lazy arrays six messages, two for each inner iteration and those of the projections.
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    gradient_tolerance : float, optional
+        Absolute tolerance on the max norm of the gradient. An explicit value is never relaxed.
+        Default: 1e-8, or larger if rounding hides every further gain.
+    gradient_rtol : float, default 0.0
+        Tolerance on the max norm of the gradient, relative to its norm at the start. 0: off.
+    value_tolerance : float, default 0.0
+        Tolerance on the gain of an iteration, relative to ``max(|f_k|, |f_k+1|, 1)``. 0: off.
+    step_tolerance : float, default 0.0
+        Tolerance on the max norm of a step, relative to ``max(max norm of x, 1)``. 0: off.
+    projection : ConvexSet, callable or structure
+        Maps a vector to the nearest point of the set: ``Box(0.0, 1.0)``, ``Simplex()`` or any
+        function. The start is projected first, and all iterates are in the set. If x is a structure
+        of arrays, each may have its own set, or ``None``: ``{"w": Simplex(), "V": None}``.
+    history : int, default 10
+        Number of curvature pairs. They take ``3 * history`` vectors of memory.
+    search : callable, default Backtracking()
+        Step-size search along the way to the minimum of the quadratic model.
+    inner_iterations : int, default 50
+        Largest number of iterations of the spectral projected gradient over the model.
+    inner_rtol : float, default 0.1
+        Factor by which these iterations reduce the model's projected gradient.
+
+    See Also
+    --------
+    SpectralProjectedGradient : For objectives that are cheap to evaluate.
+
+    Notes
+    -----
+    The gradient tolerances apply to the projected gradient, ``x - projection(x - gradient)``. An
+    iteration takes one evaluation and two projections for each inner iteration. On distributed
+    vectors it takes about 6 requests per server, two more for each inner iteration, and the
+    requests of the projections.
+
+    References
+    ----------
+    .. [1] M. Schmidt, E. van den Berg, M. P. Friedlander, K. Murphy, Optimizing costly functions
+       with simple constraints: a limited-memory projected quasi-Newton algorithm, AISTATS 2009,
+       algorithm 1.
+
+    Examples
+    --------
+    >>> fun = lambda x: (float((x - 2) @ (x - 2)), 2 * (x - 2))
+    >>> result = optim.ProjectedQuasiNewton(projection=optim.Simplex()).minimize(fun, np.zeros(4))
+    >>> np.round(result.x, 6)
+    array([0.25, 0.25, 0.25, 0.25])
     """
 
     projection: Projection
@@ -50,14 +92,14 @@ class ProjectedQuasiNewton(ToleranceSolver):
         adopt_projection(self)
 
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start, moved into the set."""
+        """Move the start into the set and evaluate the objective there."""
         with quiet():
             x = self.projection(x)
         point = self._measure(problem.at(x))
         return State.start(point, CurvatureMemory(History(self.history), Plateau.start(point)))
 
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration; if the pairs mislead the search, another attempt without them."""
+        """Take one iteration; if the pairs mislead the search, try again without them."""
         x = state.x
         for history in attempts(state.memory.history):
             target, way = self._model_minimum(state, history)

@@ -1,4 +1,4 @@
-"""What a stochastic solver says of tables whose rows take steps one by one."""
+"""The base class of solvers for objectives that are noisy or have batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from optim.stochastic.schedules import Constant, Schedule
 
 
 class PerRow:
-    """Of most formulas nothing need be said: what is elementwise is also of rows."""
+    """What a solver declares about tables whose rows take steps one by one.
+
+    Most formulas are elementwise, so the defaults are right for rows as well.
+    """
 
     of_rows: ClassVar[frozenset[str]] = frozenset()
     """Those of the slots that hold one number for each row of a table, of shape (n, 1)."""
@@ -27,9 +30,21 @@ class PerRow:
     """Whether its formula goes along the rows of a table."""
 
     def started(self, memory: Any, x: Array) -> Any:
-        """`memory`, where elements that saw no gradient yet are as `init_memory` has them at `x`.
+        """Return the memory with the start of elements that saw no gradient yet.
 
-        For elements that start one by one, as the rows of a growing table do.
+        For elements that start one by one, such as the rows of a growing table.
+
+        Parameters
+        ----------
+        memory : object
+            The vectors that the algorithm keeps.
+        x : Array
+            The iterate.
+
+        Returns
+        -------
+        object
+            `memory`, in which those elements are as `init_memory` has them at `x`.
         """
         return memory
 
@@ -39,7 +54,7 @@ Vectors: TypeAlias = tuple[Array, ...]  # those that an algorithm keeps, in the 
 
 @dataclass(frozen=True)
 class StochasticMemory:
-    """What a stochastic solver keeps: its own vectors, the mean of the iterates, the best point."""
+    """The memory of a stochastic solver: its vectors, the mean of the iterates, the best point."""
 
     vectors: Any
     mean: Array | None
@@ -48,34 +63,73 @@ class StochasticMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class StochasticSolver(PerRow, Solver):
-    """Parameters of all stochastic solvers.
+    """Base class of solvers for objectives that are noisy or have batches.
 
-    step_size           a number or a schedule k -> step size, k = 0, 1, ...
-    average             return the mean of all iterates after the start (Polyak-Ruppert)
-    gradient_tolerance  on the max norm of the gradient; 0: off, as it must be with batches
-    value_tolerance     with `window`: stop when the lowest value has improved by less than this,
-    window              relative to max(|lowest|, 1), in so many iterations; 0: off
-    full_every          with batches: look at the whole objective every so many epochs; 0: never
+    To write such a solver, derive from this class and define `update`, and `slots` if the
+    algorithm keeps vectors.
 
-    The objective may be any function, deterministic or noisy, or one with batches (`Minibatches`,
-    `FiniteSum`), of which iteration k sees batch k only.
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    step_size : float or callable, default 0.1
+        Step size, or a schedule: a function of the iteration k = 0, 1, ... See `Cosine`.
+    average : bool, default False
+        Return the mean of all iterates after the start (Polyak-Ruppert averaging).
+    gradient_tolerance : float, default 0.0
+        Absolute tolerance on the max norm of the gradient. 0: off, as batches require.
+    value_tolerance : float, default 0.0
+        With `window`: tolerance on the gain of the lowest value, relative to ``max(|lowest|, 1)``.
+    window : int, default 0
+        Stop if the lowest value gained less than the tolerance in so many iterations. 0: off.
+    full_every : int, default 1
+        For an objective with batches: epochs between evaluations of the whole objective. 0: never.
 
-    Which point is returned: values of different batches say nothing about their points, so with
-    batches the whole objective is evaluated at the start, after every `full_every` epochs and at
-    the end; the lowest of these values decides, and `fun` and `jac` of the result are those of the
-    whole objective. So are the values that `window` watches. `full_every=1` doubles the
-    work of an epoch, 10 adds a tenth; with 0 the last point is returned. Of any other function,
-    every value counts, and the point of the lowest is returned, noisy if the function is. With
-    `average=True` it is the mean iterate in all cases, evaluated once more; with batches, unless
-    that is worse than the start.
+    See Also
+    --------
+    Minibatches : An objective with batches of rows.
+    FiniteSum : An objective that is a sum of terms.
+    Cosine : One of the schedules for step sizes.
 
-    The `gradient_norm` of a state is, with batches, that of the whole objective at the last look,
-    or of the first batch: nothing is decided by that of a batch.
+    Notes
+    -----
+    The objective is any function, deterministic or noisy, or one with batches; then iteration k
+    sees batch k only.
 
-    A step costs one message on lazy arrays, and one evaluation; where it ends an epoch, one more
-    evaluation in the same message. The start is a message, and so is what the end evaluates.
-    Batches that are eager send messages of their own; a step adds one, that makes x, and with
-    `average` one more.
+    Which point is returned: with batches the whole objective is evaluated at the start, after
+    every `full_every` epochs and at the end. Its lowest value decides, and ``fun`` and ``jac`` of
+    the result belong to the whole objective. `window` watches the same values. ``full_every=1``
+    doubles the work of an epoch, 10 adds a tenth; with 0 the last point is returned. Without
+    batches every value counts, and the point of the lowest one is returned. With
+    ``average=True`` the mean iterate is returned. It costs one more evaluation at the end. With
+    batches it is returned only if it is not worse than the start.
+
+    ``gradient_norm`` of a state belongs, with batches, to the last evaluation of the whole
+    objective, or to the first batch.
+
+    On distributed vectors a step takes one evaluation and one request per server, with one pass
+    over memory. At the end of an epoch one more evaluation is part of the same request. An
+    objective with ``eager = True`` sends requests of its own; then a step adds one, and one more
+    with `average`.
+
+    Examples
+    --------
+    Steps along the sign of the gradient, as a solver of one's own:
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class SignSGD(optim.StochasticSolver):
+    ...     def update(self, memory, x, gradient, k):
+    ...         xp = x.__array_namespace__()
+    ...         return x - self.step_size_at(k) * xp.sign(gradient), memory
+    >>> solver = SignSGD(step_size=optim.InverseTime(1.0), max_iterations=500)
+    >>> result = solver.minimize(lambda x: (float(x @ x), 2 * x), np.array([3.0, 4.0]))
+    >>> bool(abs(result.x).max() < 0.01)
+    True
     """
 
     step_size: float | Schedule = 0.1
@@ -98,33 +152,77 @@ class StochasticSolver(PerRow, Solver):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """Names of the vectors that the algorithm keeps."""
+        """Name the vectors that the algorithm keeps.
+
+        Returns
+        -------
+        tuple of str
+            One name for each vector; empty by default.
+        """
         return ()
 
     def init_memory(self, x: Array) -> Any:
-        """The vectors named by `slots` before the first step from `x`: zeros."""
+        """Return the vectors before the first step.
+
+        Parameters
+        ----------
+        x : Array
+            The start.
+
+        Returns
+        -------
+        object
+            By default zeros like `x`, one vector for each of `slots`.
+        """
         return tuple(zeros_like(x) for _ in self.slots)
 
     @abstractmethod
     def update(self, memory: Any, x: Array, gradient: Array, k: int) -> tuple[Array, Any]:
-        """The next x and the next memory, by iteration k = 0, 1, ...
+        """Return the next iterate and the next memory.
 
-        A pure function of its arguments, made of array operators only: nothing is read, so that
-        lazy arrays compute it in one go with whatever else is asked for.
+        It must be a pure function of array operators. It reads no numbers, so lazy arrays compute
+        it in one request together with everything else that the step needs.
+
+        Parameters
+        ----------
+        memory : object
+            The vectors that the algorithm keeps, in the order of `slots`.
+        x : Array
+            The iterate.
+        gradient : Array
+            The gradient that this iteration sees.
+        k : int
+            Number of the iteration: 0, 1, ...
+
+        Returns
+        -------
+        tuple of (Array, object)
+            The next iterate and the next memory.
         """
 
     @property
     def penalty(self) -> ElasticNet | None:
-        """What is minimised besides the objective."""
+        """The penalty that is minimised besides the objective."""
         return None
 
     def step_size_at(self, k: int) -> float:
-        """The step size of iteration k."""
+        """Return the step size of an iteration.
+
+        Parameters
+        ----------
+        k : int
+            Number of the iteration: 0, 1, ...
+
+        Returns
+        -------
+        float
+            `step_size`, or the value of the schedule.
+        """
         schedule = self.step_size if callable(self.step_size) else Constant(self.step_size)
         return schedule(k)
 
     def init(self, problem: Problem, x: Array) -> State:
-        """Evaluate at the start."""
+        """Evaluate the objective at the start."""
         if self.gradient_tolerance and Batches.of(problem):
             raise ValueError(
                 f"{type(self).__name__}(gradient_tolerance={self.gradient_tolerance!r}): the "
@@ -137,7 +235,7 @@ class StochasticSolver(PerRow, Solver):
         return State.start(point, memory)
 
     def step(self, problem: Problem, state: State) -> State:
-        """One iteration."""
+        """Update x along the last gradient, and evaluate the next batch there."""
         memory, k = state.memory, state.iteration
         with quiet():
             x, vectors = self.update(memory.vectors, state.x, state.gradient, k)
@@ -156,7 +254,7 @@ class StochasticSolver(PerRow, Solver):
         )
 
     def done(self, state: State) -> Outcome | None:
-        """Only what the user switched on."""
+        """Test the tolerances that are switched on."""
         watch = state.memory.watch
         seen = watch.latest == state.iteration
         if self.gradient_tolerance and seen and watch.gradient_norm <= self.gradient_tolerance:
@@ -167,7 +265,7 @@ class StochasticSolver(PerRow, Solver):
         return None
 
     def finish(self, problem: Problem, best: State, last: State) -> State:
-        """The mean if wanted, else of the whole objective the lowest point seen."""
+        """Return the mean iterate if it is wanted, otherwise the lowest point."""
         memory, batches = last.memory, Batches.of(problem)
         lowest, wanted = memory.watch.best, memory.mean
         if batches and lowest:
@@ -191,23 +289,52 @@ class StochasticSolver(PerRow, Solver):
     def estimate(
         self, batches: Batches, k: int, x: Array, memory: Any, full: Evaluation | None
     ) -> tuple[Evaluation, Any]:
-        """Value and gradient that iteration k sees at `x`, and the memory with what it learned.
+        """Return value and gradient that an iteration sees, and the memory with their information.
 
-        `full` is the whole objective at `x` where that is looked at.
+        Parameters
+        ----------
+        batches : Batches
+            The batches of the objective.
+        k : int
+            Number of the iteration: 0, 1, ...
+        x : Array
+            The iterate.
+        memory : object
+            The vectors that the algorithm keeps.
+        full : tuple of (Scalar, Array) or None
+            Value and gradient of the whole objective at `x`, if this iteration evaluates it.
+
+        Returns
+        -------
+        tuple of ((Scalar, Array), object)
+            Value and gradient, and the next memory.
         """
         return batches.evaluate(x, k), memory
 
     def fresh(self, memory: Any) -> tuple[Array, ...]:
-        """The vectors of the memory that a step has made, to be computed with its numbers."""
+        """Return the vectors of the memory that a step has made.
+
+        They are computed in the same request as the numbers of the step.
+
+        Parameters
+        ----------
+        memory : object
+            The vectors that the algorithm keeps.
+
+        Returns
+        -------
+        tuple of Array
+            By default all of them.
+        """
         return tuple(memory)
 
     def _look(
         self, problem: Problem, k: int, x: Array, memory: StochasticMemory, *others: Scalar
     ) -> tuple[Point, StochasticMemory, tuple[float, ...]]:
-        """What iteration k sees at `x`, read in one message with `others`.
+        """Evaluate what iteration k sees at `x`, and read it in one request with `others`.
 
-        Where an evaluation is eager, what depends on `x` alone comes along as that computes `x`; a
-        batch's gradient waits for the next step, and nothing is read of it.
+        If an evaluation is eager, vectors that depend on `x` alone are computed with `x`. A batch's
+        gradient waits for the next step; its numbers are not read.
         """
         with quiet():
             penalties = [] if self.penalty is None else [self.penalty.value(x)]
@@ -231,7 +358,7 @@ class StochasticSolver(PerRow, Solver):
     def _evaluate_batch(
         self, problem: Problem, k: int, x: Array, vectors: Any
     ) -> tuple[Evaluation, Evaluation | None, Any]:
-        """What iteration k sees at `x`; the whole objective, if it looks at that; the vectors."""
+        """Value and gradient that iteration k sees; the whole objective, if due; the vectors."""
         batches = Batches.of(problem)
         if batches is None:
             return (whole := problem(x)), whole, vectors
@@ -240,13 +367,13 @@ class StochasticSolver(PerRow, Solver):
         return seen, full, vectors
 
     def _is_full(self, batches: Batches, k: int) -> bool:
-        """Whether iteration k looks at the whole objective."""
+        """Whether iteration k evaluates the whole objective."""
         if not self.full_every or batches.problem.remaining < self.full_evaluations:
             return False
         return k % (self.full_every * batches.per_epoch) == 0
 
     def _read_whole(self, problem: Problem, x: Array) -> Point:
-        """The whole objective at `x`, in one message."""
+        """The whole objective at `x`, in one request."""
         with quiet():
             value, gradient = problem(x)
             if self.penalty is not None:
@@ -256,7 +383,7 @@ class StochasticSolver(PerRow, Solver):
         return Point(x, number, gradient, size)
 
     def _total_gradient(self, x: Array, gradient: Array) -> Array:
-        """With the penalty's: of all subgradients the one of least norm."""
+        """The gradient with the penalty's: of all subgradients the one of least norm."""
         if self.penalty is None:
             return gradient
         smooth = gradient + self.penalty.l2 * x

@@ -20,19 +20,60 @@ from optim.stochastic.sgd import AdaGrad
 
 @dataclass(frozen=True, kw_only=True)
 class FTRL(StochasticSolver):
-    """Follow the proximally regularised leader, per coordinate: sparse, exactly 0 below l1.
+    """Follow the proximally regularised leader, per coordinate: sparse, exactly 0 below `l1`.
 
-    step_size   alpha, a number: the paper's step sizes are alpha / (beta + sqrt(sum gradient^2))
-    beta        tempers the first steps
-    l1, l2      weights lambda_1 and lambda_2 (numbers or arrays like x), against the *sum* of all
-                gradients so far, as in the paper
+    Parameters
+    ----------
+    max_iterations : int, default 1000
+        Largest number of iterations.
+    max_evaluations : int, optional
+        Largest number of calls of the objective, which is never exceeded. Default: no limit.
+    max_seconds : float, optional
+        Seconds after which no further iteration starts. Default: no limit.
+    step_size : float, default 0.1
+        Alpha of the paper, a number: the step sizes are
+        ``alpha / (beta + sqrt(sum of gradient^2))``.
+    average : bool, default False
+        Return the mean of all iterates after the start (Polyak-Ruppert averaging).
+    gradient_tolerance : float, default 0.0
+        Absolute tolerance on the max norm of the gradient. 0: off, as batches require.
+    value_tolerance : float, default 0.0
+        With `window`: tolerance on the gain of the lowest value, relative to ``max(|lowest|, 1)``.
+    window : int, default 0
+        Stop if the lowest value gained less than the tolerance in so many iterations. 0: off.
+    full_every : int, default 1
+        For an objective with batches: epochs between evaluations of the whole objective. 0: never.
+    beta : float, default 1.0
+        Makes the first steps shorter.
+    l1 : float, Array or structure, default 0.0
+        Weight lambda_1: a number, or an array like x, against the sum of all gradients so far.
+    l2 : float, Array or structure, default 0.0
+        Weight lambda_2, given like `l1`.
 
-    x_k+1 is the minimum of (sum of gradients) @ x + l1 * |x|_1 + l2 / 2 * |x|^2 + proximal terms.
-    So after k steps the penalties weigh 1/k of what the same numbers mean to AdaGrad or OWLQN, and
-    values and gradients are those of fun alone. Without them the path is that of
-    AdaGrad(step_size=alpha, epsilon=beta).
+    See Also
+    --------
+    StochasticSolver : Costs, and which point is returned.
+    AdaGrad : Penalties on the scale of the objective.
 
-    Vectors kept: two.
+    Notes
+    -----
+    The next iterate is the argmin over x of ``(sum of gradients) @ x + sum(l1 * |x|) +
+    sum(l2 * x^2) / 2 + proximal terms``. So after k steps the penalties weigh 1/k of the same
+    numbers in `AdaGrad` or `OWLQN`, and values and gradients are of ``fun`` alone. Without
+    penalties the path is the path of ``AdaGrad(step_size=alpha, epsilon=beta)``. Vectors kept:
+    two.
+
+    References
+    ----------
+    .. [1] H. B. McMahan et al., Ad click prediction: a view from the trenches, KDD 2013,
+       algorithm 1.
+
+    Examples
+    --------
+    >>> fun = lambda x: (0.5 * float((x - 3) @ (x - 3)), x - 3)
+    >>> solver = optim.FTRL(step_size=1.0, l1=np.array([0.0, 1e6]), max_iterations=300)
+    >>> np.round(solver.minimize(fun, np.zeros(2)).x, 3)
+    array([3., 0.])
     """
 
     step_size: float = 0.1
@@ -52,17 +93,17 @@ class FTRL(StochasticSolver):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """z and n of the paper."""
+        """The vectors z and n of the paper."""
         return ("leader", "squares")
 
     def init_memory(self, x: Array) -> Vectors:
-        """The z for which `x` is the minimum before any gradient, and no squares."""
+        """Return the z for which `x` is the minimum before any gradient, and n = 0."""
         sign = namespace(x).sign(x)
         z = -(x * (self.beta / self.step_size + self._l2) + self._threshold.weight * sign)
         return z, zeros_like(x)
 
     def update(self, memory: Vectors, x: Array, gradient: Array, k: int) -> tuple[Array, Vectors]:
-        """The next x, z and n."""
+        """Take one step; the memory is z and n."""
         z, n = memory
         root, n = n**0.5, n + gradient * gradient
         new_root = n**0.5
@@ -72,11 +113,22 @@ class FTRL(StochasticSolver):
         return x, (z, n)
 
     def thresholded(self, z: Array) -> Array:
-        """`z` without what the penalties that are not smooth keep at 0."""
+        """Return `z` after the thresholds of the penalties that are not smooth.
+
+        Parameters
+        ----------
+        z : Array
+            The vector z of the paper.
+
+        Returns
+        -------
+        Array
+            0 for each coordinate that the penalties hold at 0.
+        """
         return self._threshold.prox(z, 1.0)
 
     def started(self, memory: Vectors, x: Array) -> Vectors:
-        """As of a start at `x` where no gradient came yet."""
+        """Return z as it is at a start, for elements that saw no gradient yet."""
         z, n = memory
         start, _ = self.init_memory(x)
         return namespace(x).where(n == 0.0, start, z), n
@@ -92,24 +144,24 @@ class FTRL(StochasticSolver):
 
 @dataclass(frozen=True, kw_only=True)
 class RowwiseAdaGrad(AdaGrad):
-    """AdaGrad with one step size for each row: by the mean of its squared gradients.
+    """AdaGrad with one step size for each row, by the mean of its squared gradients.
 
-    s = s + mean of gradient^2 along the row, otherwise as `AdaGrad`: a k-th of its memory. So in
-    M. Naumov et al., Deep Learning Recommendation Model, arXiv 1906.00091 (2019), and in what
-    TorchRec calls EXACT_ROWWISE_ADAGRAD (D. Khudia et al., FBGEMM, arXiv 2101.05615 (2021)).
+    ``s = s + mean of gradient^2`` along the row, otherwise as `AdaGrad`. It keeps a k-th of the
+    memory: one vector of shape (n, 1).
 
-    Vectors kept: one, of shape (n, 1).
+    M. Naumov et al., Deep Learning Recommendation Model, arXiv 1906.00091 (2019); D. Khudia et al.,
+    FBGEMM, arXiv 2101.05615 (2021); TorchRec calls it EXACT_ROWWISE_ADAGRAD.
     """
 
     of_rows: ClassVar[frozenset[str]] = frozenset(("squares",))
     needs_table: ClassVar[bool] = True
 
     def init_memory(self, x: Array) -> Vectors:
-        """The accumulator's start."""
+        """Return the accumulator's start, one number for each row."""
         return (0.0 * x[:, :1] + self.accumulator,)
 
     def squared(self, gradient: Array) -> Array:
-        """What is added to the means of squares."""
+        """Return the means of squares along the rows."""
         xp = namespace(gradient)
         return xp.sum(gradient * gradient, axis=-1, keepdims=True) / float(gradient.shape[-1])
 
@@ -118,17 +170,18 @@ class RowwiseAdaGrad(AdaGrad):
 class GroupFTRL(FTRL):
     """FTRL with sparse group lasso: whole rows are exactly 0 until there is reason for them.
 
-    l21     weight of sqrt(k) * |row|, on the scale of l1: against the *sum* of all gradients
+    ``l21`` is the weight of sqrt(k) * |row|, on the scale of l1: against the *sum* of gradients.
 
-    After soft thresholding by l1, a row of z no longer than l21 * sqrt(k) gives a row of zeros, any
-    other is shortened by that: x = -s * max(0, 1 - l21 * sqrt(k) / |s|) / (the divisor of `FTRL`),
-    where s is z after soft thresholding. So Y. Yue et al., Adaptive Optimizers with Sparse Group
-    Lasso for Neural Networks in CTR Prediction, ECML PKDD 2021 (arXiv 2107.14432), Group AdaGrad,
-    and its authors' code (TFPlus, SparseGroupFtrl), whose beta is 0, and whose l2 is half of ours.
+    Let s be z after soft thresholding by l1. A row of s no longer than l21 * sqrt(k) gives a row
+    of zeros. Any other row is shortened by it:
+    x = -s * max(0, 1 - l21 * sqrt(k) / |s|) / (the divisor of `FTRL`).
+    Y. Yue et al., Adaptive Optimizers with Sparse Group Lasso for Neural Networks in CTR
+    Prediction, ECML PKDD 2021 (arXiv 2107.14432), Group AdaGrad. In the authors' code (TFPlus,
+    SparseGroupFtrl) beta is 0, and l2 is half of the l2 here.
 
-    Exactly those rows are 0 that are so where the sum of gradients, proximal terms and penalties
-    is least, and the others are that minimum as far as the divisors of a row's columns are equal;
-    where they differ, the columns keep the proportions that they have without l21.
+    A row is 0 exactly if it is 0 at the minimum of the sum of gradients, proximal terms and
+    penalties. The other rows are that minimum if the divisors of a row's columns are equal. If
+    they differ, the columns keep the proportions that they have without l21.
 
     Vectors kept: two.
     """
@@ -138,13 +191,13 @@ class GroupFTRL(FTRL):
     needs_table: ClassVar[bool] = True
 
     def init_memory(self, x: Array) -> Vectors:
-        """The z for which `x` is the minimum before any gradient, and no squares."""
+        """Return the z for which `x` is the minimum before any gradient, and n = 0."""
         z, n = super().init_memory(x)
         norms = namespace(x).maximum(row_norms(x), smallest_normal(x))
         return z - self._lasso(x).weight * (x / norms), n
 
     def thresholded(self, z: Array) -> Array:
-        """`z` without what l1, and l21 of whole rows, keep at 0."""
+        """Return `z` after the thresholds of l1, and of l21 for whole rows."""
         return self._lasso(z).prox(super().thresholded(z), 1.0)
 
     def _lasso(self, x: Array) -> L21Norm:

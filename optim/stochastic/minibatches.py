@@ -16,7 +16,7 @@ from optim.core.trees import as_tree, as_user_structure
 
 @dataclass(frozen=True)
 class Batches:
-    """One batch at a time of `problem`'s objective, where calling the problem sees the whole.
+    """One batch at a time of `problem`'s objective; calling the problem itself evaluates the whole.
 
     A batch counts as one evaluation, however many items it has.
     """
@@ -39,7 +39,7 @@ class Batches:
 
     @property
     def per_epoch(self) -> int:
-        """After how many batches each item was seen once."""
+        """Number of batches after which each item was seen once."""
         return self.objective.batches_per_epoch
 
     def evaluate(self, x: Array, k: int) -> Evaluation:
@@ -53,11 +53,11 @@ Evaluation: TypeAlias = tuple[Scalar, Array]  # value and gradient
 
 
 class Sampled(Protocol):
-    """What a stochastic solver asks of an objective with batches."""
+    """The attributes by which a stochastic solver recognises an objective with batches."""
 
     @property
     def batches_per_epoch(self) -> int:
-        """After how many batches each item was seen once."""
+        """Number of batches after which each item was seen once."""
 
     def batch(self, k: int) -> Callable[..., Evaluation]:
         """The objective on batch k = 0, 1, ...: a function of x (and further arguments)."""
@@ -72,9 +72,9 @@ def is_sampled(objective: Any) -> TypeGuard[Sampled]:
 
 
 def is_eager(objective: Any) -> bool:
-    """Whether a call of `objective` computes what it returns, by its attribute `eager`.
+    """Whether a call of `objective` computes the arrays it returns, by its attribute `eager`.
 
-    Others may return lazy arrays of which nothing is computed yet.
+    Others may return lazy arrays that are not computed yet.
     """
     return bool(getattr(objective, "eager", False))
 
@@ -83,7 +83,7 @@ def is_eager(objective: Any) -> bool:
 class Order:
     """0 .. count - 1, again and again, in a new random order each time or always in the same.
 
-    The order of an epoch costs O(count) once; that of the last epoch asked for is kept.
+    The order of an epoch costs O(count) once; the newest one is kept.
     """
 
     count: int
@@ -114,15 +114,55 @@ class Order:
 
 @dataclass(frozen=True)
 class Minibatches:
-    """The mean over `count` items, of which each batch takes `batch_size` without replacement.
+    """An objective that is the mean over items, with batches drawn without replacement.
 
-    fun         fun(x, indices, *args) -> (value, gradient), both means over the items `indices`,
-                an int64 NumPy array
-    shuffle     a new order of the items in each epoch; False: always 0 .. count - 1
-    drop_last   leave out the last batch of an epoch if it is smaller than the others
-    seed        of the orders
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, indices, *args)`` returns ``(value, gradient)``, both means over the items
+        `indices`, an int64 NumPy array.
+    count : int
+        Number of items.
+    batch_size : int
+        Number of items in a batch, between 1 and `count`.
+    shuffle : bool, default True
+        Draw a new order of the items for each epoch. False: always ``0 .. count - 1``.
+    drop_last : bool, default False
+        Leave out the last batch of an epoch if it is smaller than the others.
+    seed : int, default 0
+        Seed of the orders, 0 or more.
 
-    An epoch is `batches_per_epoch` batches. The whole objective is one call with all the indices.
+    Attributes
+    ----------
+    order : Order
+        The order of the items in each epoch.
+
+    Raises
+    ------
+    TypeError
+        If ``fun`` is not callable.
+    ValueError
+        If `count`, `batch_size` or `seed` is out of its range.
+
+    See Also
+    --------
+    FiniteSum : For solvers that keep a gradient for each term, such as SAG.
+
+    Notes
+    -----
+    A call evaluates the whole objective: one call of ``fun`` with all indices.
+
+    Examples
+    --------
+    >>> data = np.array([1.0, 2.0, 3.0, 6.0])
+    >>> def mean_square(x, indices):
+    ...     d = x - data[indices].mean()
+    ...     return 0.5 * float(d @ d), d
+    >>> batches = optim.Minibatches(mean_square, count=4, batch_size=2, shuffle=False)
+    >>> batches.batches_per_epoch, batches.indices(1)
+    (2, array([2, 3]))
+    >>> batches(np.zeros(1))
+    (4.5, array([-3.]))
     """
 
     fun: Callable[..., Evaluation]
@@ -152,9 +192,33 @@ class Minibatches:
         drop_last: bool = False,
         seed: int = 0,
     ) -> Minibatches:
-        """Over the rows of `data`: fun(x, *rows, *args), where each of rows is data[indices].
+        """Make batches of the rows of arrays.
 
-        `data` are arrays or sparse matrices with equally many rows.
+        Parameters
+        ----------
+        fun : callable
+            ``fun(x, *rows, *args)`` returns ``(value, gradient)``, both means over the rows. Each
+            of `rows` is ``data[indices]``.
+        *data : Array or sparse matrix
+            Arrays with equally many rows, such as features and labels.
+        batch_size : int
+            Number of rows in a batch.
+        shuffle : bool, default True
+            Draw a new order of the rows for each epoch. False: always in the given order.
+        drop_last : bool, default False
+            Leave out the last batch of an epoch if it is smaller than the others.
+        seed : int, default 0
+            Seed of the orders, 0 or more.
+
+        Returns
+        -------
+        Minibatches
+            With the rows as items.
+
+        Raises
+        ------
+        ValueError
+            If the arrays differ in their number of rows, or there is no array.
         """
         lengths = [part.shape[0] for part in data]
         if not data or len(set(lengths)) > 1:
@@ -170,18 +234,46 @@ class Minibatches:
 
     @property
     def batches_per_epoch(self) -> int:
-        """After how many batches each item was seen once."""
+        """Number of batches after which each item was seen once.
+
+        Returns
+        -------
+        int
+            1 or more.
+        """
         full, rest = divmod(self.count, self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 
     def indices(self, k: int) -> Indices:
-        """The items of batch k."""
+        """Return the items of a batch.
+
+        Parameters
+        ----------
+        k : int
+            Number of the batch: 0, 1, ... through all epochs.
+
+        Returns
+        -------
+        numpy.ndarray
+            Their indices, of dtype int64.
+        """
         epoch, place = divmod(k, self.batches_per_epoch)
         first = place * self.batch_size
         return self.order.epoch(epoch)[first : first + self.batch_size]
 
     def batch(self, k: int) -> Callable[..., Evaluation]:
-        """The objective on batch k."""
+        """Return the objective on a batch.
+
+        Parameters
+        ----------
+        k : int
+            Number of the batch: 0, 1, ... through all epochs.
+
+        Returns
+        -------
+        callable
+            A function of x (and further arguments) that returns ``(value, gradient)``.
+        """
         return lambda x, *args: self.fun(x, self.indices(k), *args)
 
     def __call__(self, x: Array, *args: Any) -> Evaluation:
@@ -191,14 +283,42 @@ class Minibatches:
 
 @dataclass(frozen=True)
 class FiniteSum:
-    """The mean of `count` terms, each an objective of its own that keeps its number.
+    """An objective that is the mean of terms, each an objective of its own that keeps its number.
 
-    fun         fun(x, i, *args) -> (value, gradient) of term i = 0 .. count - 1: one item, or a
-                fixed batch of them (batches of the same size, or their mean weighs them wrongly)
-    shuffle     a new order of the terms in each epoch; False: always 0 .. count - 1
-    seed        of the orders
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, i, *args)`` returns ``(value, gradient)`` of term i: one item, or a fixed batch of
+        them. Batches must have the same size, or their mean weighs items differently.
+    count : int
+        Number of terms.
+    shuffle : bool, default True
+        Draw a new order of the terms for each epoch. False: always ``0 .. count - 1``.
+    seed : int, default 0
+        Seed of the orders, 0 or more.
 
-    The whole objective is `count` calls of fun.
+    Attributes
+    ----------
+    order : Order
+        The order of the terms in each epoch.
+
+    See Also
+    --------
+    SAG : The solver that needs such a sum.
+    Minibatches : Batches that change from epoch to epoch.
+
+    Notes
+    -----
+    A call evaluates the whole objective: `count` calls of ``fun``.
+
+    Examples
+    --------
+    >>> centres = np.array([[1.0, 0.0], [2.0, 3.0], [3.0, 6.0]])
+    >>> def term(x, i):
+    ...     d = x - centres[i]
+    ...     return 0.5 * float(d @ d), d
+    >>> optim.FiniteSum(term, 3)(np.array([2.0, 3.0]))[1]
+    array([0., 0.])
     """
 
     fun: Callable[..., Evaluation]
@@ -213,16 +333,39 @@ class FiniteSum:
 
     @property
     def terms(self) -> Order:
-        """The order of the terms: that there is one says that these stay the same."""
+        """The order of the terms: an objective that has one keeps the same terms in all epochs.
+
+        Returns
+        -------
+        Order
+            The same as ``order``.
+        """
         return self.order
 
     @property
     def batches_per_epoch(self) -> int:
-        """The number of terms."""
+        """Number of batches after which each term was seen once.
+
+        Returns
+        -------
+        int
+            The number of terms.
+        """
         return self.count
 
     def batch(self, k: int) -> Callable[..., Evaluation]:
-        """The term that evaluation k sees."""
+        """Return the term that an evaluation sees.
+
+        Parameters
+        ----------
+        k : int
+            Number of the evaluation: 0, 1, ... through all epochs.
+
+        Returns
+        -------
+        callable
+            A function of x (and further arguments) that returns ``(value, gradient)``.
+        """
         return lambda x, *args: self.fun(x, self.order.number(k), *args)
 
     def __call__(self, x: Array, *args: Any) -> Evaluation:

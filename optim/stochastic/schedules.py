@@ -12,7 +12,18 @@ Schedule: TypeAlias = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Constant:
-    """step_size."""
+    """Schedule of a constant step size.
+
+    Parameters
+    ----------
+    step_size : float
+        The step size.
+
+    Examples
+    --------
+    >>> optim.Constant(0.1)(1000)
+    0.1
+    """
 
     step_size: float
 
@@ -22,7 +33,25 @@ class Constant:
 
 @dataclass(frozen=True)
 class InverseTime:
-    """initial / (1 + decay * k): H. Robbins, S. Monro, Ann. Math. Statist. 22 (1951) 400-407."""
+    """Schedule ``initial / (1 + decay * k)``.
+
+    Parameters
+    ----------
+    initial : float
+        Step size of iteration 0.
+    decay : float, default 1.0
+        Speed of the decay.
+
+    References
+    ----------
+    .. [1] H. Robbins, S. Monro, A stochastic approximation method, Ann. Math. Statist. 22 (1951)
+       400-407.
+
+    Examples
+    --------
+    >>> optim.InverseTime(1.0)(3)
+    0.25
+    """
 
     initial: float
     decay: float = 1.0
@@ -33,7 +62,20 @@ class InverseTime:
 
 @dataclass(frozen=True)
 class InversePower:
-    """initial / (k + 1)**power; Breeze's schedule has power 2/3."""
+    """Schedule ``initial / (k + 1)**power``.
+
+    Parameters
+    ----------
+    initial : float
+        Step size of iteration 0.
+    power : float, default 2/3
+        The power. 2/3 is the power of Breeze's schedule.
+
+    Examples
+    --------
+    >>> optim.InversePower(1.0, power=0.5)(3)
+    0.5
+    """
 
     initial: float
     power: float = 2.0 / 3.0
@@ -44,7 +86,20 @@ class InversePower:
 
 @dataclass(frozen=True)
 class Exponential:
-    """initial * decay**k."""
+    """Schedule ``initial * decay**k``.
+
+    Parameters
+    ----------
+    initial : float
+        Step size of iteration 0.
+    decay : float
+        Factor of each iteration.
+
+    Examples
+    --------
+    >>> optim.Exponential(1.0, decay=0.5)(3)
+    0.125
+    """
 
     initial: float
     decay: float
@@ -55,7 +110,23 @@ class Exponential:
 
 @dataclass(frozen=True)
 class StepDecay:
-    """initial, multiplied by `factor` after each `every` iterations."""
+    """Schedule that multiplies the step size by a factor after each `every` iterations.
+
+    Parameters
+    ----------
+    initial : float
+        Step size of the first iterations.
+    factor : float, default 0.5
+        The factor.
+    every : int, default 100
+        Number of iterations between two changes.
+
+    Examples
+    --------
+    >>> schedule = optim.StepDecay(1.0, every=10)
+    >>> schedule(9), schedule(10), schedule(20)
+    (1.0, 0.5, 0.25)
+    """
 
     initial: float
     factor: float = 0.5
@@ -70,9 +141,27 @@ class StepDecay:
 
 @dataclass(frozen=True)
 class Cosine:
-    """From initial to final over so many iterations, along half a cosine, then final.
+    """Schedule that falls along half a cosine, and then stays at its end.
 
-    I. Loshchilov, F. Hutter, SGDR, ICLR 2017, equation 5, without restarts.
+    Parameters
+    ----------
+    initial : float
+        Step size of iteration 0.
+    iterations : int
+        Number of iterations of the fall.
+    final : float, default 0.0
+        Step size afterwards.
+
+    References
+    ----------
+    .. [1] I. Loshchilov, F. Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR
+       2017, equation 5, without restarts.
+
+    Examples
+    --------
+    >>> schedule = optim.Cosine(1.0, iterations=100)
+    >>> schedule(0), round(schedule(50), 6), schedule(100)
+    (1.0, 0.5, 0.0)
     """
 
     initial: float
@@ -89,7 +178,21 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Warmup:
-    """`schedule`, scaled up linearly from 1/iterations during the first `iterations`."""
+    """Schedule that scales another one up linearly during the first iterations.
+
+    Parameters
+    ----------
+    schedule : callable
+        The other schedule: a function of the iteration k = 0, 1, ...
+    iterations : int
+        Number of iterations of the warm-up; the first factor is ``1 / iterations``.
+
+    Examples
+    --------
+    >>> schedule = optim.Warmup(optim.Constant(1.0), iterations=4)
+    >>> schedule(0), schedule(1), schedule(10)
+    (0.25, 0.5, 1.0)
+    """
 
     schedule: Schedule
     iterations: int

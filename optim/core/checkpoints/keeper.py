@@ -31,11 +31,11 @@ from optim.core.arrays import Array, namespace
 
 
 class Corrupted(ValueError):
-    """A checkpoint that is torn, damaged, or not of a run. Names the file and what is wrong."""
+    """A checkpoint is incomplete, damaged, or not of a run; the text names file and cause."""
 
 
 class NotDurable(RuntimeWarning):
-    """A checkpoint could not be kept, or an older one was taken. The run itself goes on."""
+    """A checkpoint could not be written, or an older one is used; the run continues."""
 
 
 class Keeper(Protocol):
