@@ -44,8 +44,8 @@ def local(
     checkpoint : str or path-like, optional
         Directory or URL of checkpoints. Required by "rollback".
     plugins : sequence of str, optional
-        Modules, such as ``"package.module"``, whose functions ``dv.rows.plugin`` can run on the
-        servers.
+        Modules, such as ``"package.module"``, with functions that ``dv.rows.plugin`` can run on
+        the servers.
     engine : {"auto", "numexpr"}, default "auto"
         With "numexpr", servers compute with numexpr and NumPy, and compile no code. Results are
         bitwise identical.
@@ -127,7 +127,7 @@ def connect(
         Seconds to wait for the first reply of each server.
     lease : float, optional
         Seconds for which the servers keep the session after its client disappears. A living client
-        renews the lease by itself. Default: that of ``distvec serve --lease``, ten minutes.
+        renews the lease by itself. Default: ``distvec serve --lease``, ten minutes.
     name : str, optional
         Name by which ``attach`` can take over the session within its lease.
     durability : {"none", "rollback"}, default "none"

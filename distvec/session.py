@@ -64,7 +64,7 @@ class Session(SessionBase):
     client : Client
         The connection to the servers.
     owner : Owner, optional
-        An object whose ``stop()`` the session calls when it closes, such as the local servers.
+        The servers to stop when the session closes.
     durability : Durability, optional
         The level of durability and the directory of checkpoints. Default: ``"none"``, no directory.
     name : str, optional
@@ -289,7 +289,7 @@ class Session(SessionBase):
         with self.holders.lock:
             return Selection(self, values.node, mask.node)
 
-    def scatter(self, x: DistArray, indices: DistArray, values: Any) -> DistArray:
+    def scatter(self, x: DistArray, indices: DistArray, values: npt.ArrayLike) -> DistArray:
         """Write values to the elements of an array at given indices.
 
         Parameters
@@ -671,7 +671,7 @@ class Session(SessionBase):
         path : str or path-like
             A ``.safetensors`` or ``.npy`` file, a folder, or a URL.
         arrays : mapping of str to array, optional
-            Arrays whose names are not keywords.
+            Arrays by names that need not be keywords.
         metadata : mapping of str to str, optional
             Strings to save beside the arrays.
         optimizers : bool, default True
@@ -799,7 +799,7 @@ class Session(SessionBase):
         Raises
         ------
         ValueError
-            If neither ``directory`` nor the session names a directory.
+            If there is no ``directory``, and the session was opened without ``checkpoint=``.
         StoreFailed
             If the files cannot be written.
         OutOfBudget

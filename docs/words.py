@@ -46,6 +46,7 @@ def docstring(text: str) -> str:
     text = re.sub(r"^\s*(>>>|\.\.\.).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"\nExamples\n-+\n.*?(?=\n\n\w[^\n]*\n--|\Z)", "", text, flags=re.DOTALL)
     text = re.sub(r"^-{3,}$", "", text, flags=re.MULTILINE)
+    text = re.sub(r'"[\w ]+"', "CODE", text)  # the choices of a parameter, such as "none"
     return re.sub(r"`+[^`]*`+", "CODE", text)
 
 

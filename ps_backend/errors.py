@@ -8,114 +8,131 @@ from __future__ import annotations
 
 
 class PSError(RuntimeError):
-    """Base class of every failure of the parameter servers."""
+    """Base class of all errors of the parameter servers."""
 
 
 class ServerLost(PSError):
-    """A server does not answer: it died, was stopped, or the network is gone."""
+    """Raised if a server does not answer: it died, was stopped, or cannot be reached.
+
+    Attributes
+    ----------
+    resume_from : str or None
+        The last checkpoint of the session, for ``restore``; None without a checkpoint directory.
+    """
 
     resume_from: str | None = None
-    """The last checkpoint of the session, if it has a directory for them: ``restore`` takes it."""
 
 
 class PeerLost(ServerLost):
-    """A server that was to fetch from another one got no answer, or found its part gone."""
+    """Raised if a server cannot fetch data from another one, or the data are lost."""
 
 
 class SessionUnknown(ServerLost):
-    """A server knows nothing of the session: it was closed there, or the server was replaced."""
+    """Raised if a server does not have the session: it was closed, or the server was replaced."""
 
 
 class BufferLost(PSError):
-    """A buffer that a request names is not on the server: freed, or lost with its server."""
+    """Raised if an array is not on its server: it was freed, or lost with the server."""
 
 
 class OutOfBudget(PSError, MemoryError):
-    """A request needs more memory than the server may use; nothing was changed."""
+    """Raised if a request needs more memory than the server may use.
+
+    The request changes no data on that server. Other servers may have carried out their part.
+
+    Attributes
+    ----------
+    refused : numpy.ndarray or None
+        For a write to rows of keys: the keys of the unchanged rows.
+    """
 
     refused: object = None
-    """Of a change to rows of keys: those that are as they were, an array. A server has room for
-    its own keys or not, so others may have been changed."""
 
 
 class NothingToReduce(ValueError):
-    """A reduction of nothing has no result; that there is nothing was known only on the servers."""
+    """Raised if a reduction without identity gets an array that proves empty on the servers."""
 
 
 class AuthenticationError(PSError, PermissionError):
-    """The token that came with a request is missing or wrong."""
+    """Raised if the token of a request is missing or wrong."""
 
 
 class InvalidProgram(PSError, ValueError):
-    """A program breaks a rule of ``program.RULES``, or its inputs do not have the stated types."""
+    """Raised if a program breaks a rule of ``program.RULES``, or gets inputs of other types."""
 
 
 class FunctionFailed(PSError):
-    """A function of users on a server raised, took too long, or made what it may not make.
+    """Raised if a user's function on a server failed, timed out, or returned an invalid result.
 
-    Nothing was changed on that server.
+    No data were changed on that server.
     """
 
 
 class ProgramCancelled(PSError):
-    """A program was ended at its client's wish, as by Ctrl-C; it has changed nothing."""
+    """Raised if the client cancelled a program, for example by Ctrl-C; no data were changed."""
 
 
 class LayoutChanged(PSError):
-    """Keys of a space were inserted or removed while somebody worked with it as it was."""
+    """Raised if keys of a space were inserted or removed after an array was read.
+
+    Read the array again and repeat the operation.
+    """
 
 
 class RoundClosed(PSError):
-    """A contribution came for a round that was committed or dropped."""
+    """Raised if an update arrives for a round that is already committed or dropped."""
 
 
 class MailboxClosed(PSError):
-    """Somebody waits at, or answers, a mailbox that is not there (any more)."""
+    """Raised if a task uses a mailbox that does not exist or was closed."""
 
 
 class LoopClosed(PSError):
-    """Somebody works on in a loop (``clocks.py``) that is not there (any more)."""
+    """Raised if a task continues in a loop (``clocks.py``) that does not exist or was closed."""
 
 
 class AttemptFenced(PSError):
-    """An attempt speaks for a rank of a loop after a later attempt has joined."""
+    """Raised if a task attempt acts for a rank of a loop that a later attempt has taken over."""
 
 
 class StaleRequest(PSError):
-    """A repeated request is so old that its reply is no longer on record."""
+    """Raised if a repeated request is so old that the server has dropped its reply."""
 
 
 class RoundLost(ServerLost):
-    """A round died with a server on which contributions to it were; nothing was changed."""
+    """Raised if a server that held updates of a round is lost; the round changed no data."""
 
 
 class StoreFailed(PSError, OSError):
-    """A file of arrays could not be written or read."""
+    """Raised if a file of arrays cannot be written or read."""
 
 
 class StoreUnseen(StoreFailed):
-    """A server does not see what its client does, or may not: values then go through the client."""
+    """Raised if a server cannot reach or read a store that its client uses.
+
+    The values then pass through the client.
+    """
 
 
 class Corrupted(PSError, ValueError):
-    """A file is not what was written: cut off, damaged, or something else altogether."""
+    """Raised if a file differs from its checksums: it is truncated, damaged, or another file."""
 
 
 class CheckpointIncomplete(PSError, ValueError):
-    """A directory holds no checkpoint that was written to its end."""
+    """Raised if a directory contains no complete checkpoint."""
 
 
 class EpochFenced(PSError):
-    """A request is meant for another life of the server than the one that got it."""
+    """Raised if a request is for an earlier or later incarnation of the server."""
 
 
 class SessionFenced(PSError):
-    """Another driver has taken over the session."""
+    """Raised if another driver has taken over the session."""
 
 
 class SessionExpired(SessionUnknown):
-    """The session outlived its client by the time of its lease, and was ended."""
+    """Raised if the lease of the session ran out, and the servers ended it."""
 
 
 class NotDurable(RuntimeWarning):
-    """A checkpoint could not be written; the work goes on, and the one before it stays."""
+    """Warns that a checkpoint could not be written; work continues, and the previous one stays."""

@@ -59,8 +59,8 @@ def load(
     path : str or path-like
         A ``.safetensors`` or ``.npy`` file, a folder of ``save``, or a URL.
     session : Session, optional
-        The session whose servers receive the arrays. It may have another number of servers than
-        the session that saved them. Default: return NumPy arrays.
+        The session that receives the arrays. It may have another number of servers than the
+        session that saved them. Default: return NumPy arrays.
     names : iterable of str, optional
         Names of the arrays to load. Default: all.
     progress : bool, default False

@@ -137,7 +137,7 @@ def save(
         both. Any other path is a folder with one part for each server and a manifest. URLs, such
         as ``s3://bucket/model``, are opened by fsspec.
     arrays : mapping of str to array, optional
-        Arrays whose names are not keywords.
+        Arrays by names that need not be keywords.
     metadata : mapping of str to str, optional
         Strings to save beside the arrays.
     optimizers : bool, default True

@@ -273,7 +273,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
             If ``values`` do not broadcast.
         OutOfBudget
             If a server has no memory for new keys. The ``refused`` attribute of the error has the
-            keys whose rows were not changed.
+            keys of the unchanged rows.
 
         Notes
         -----
@@ -370,7 +370,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
             As ``dv.rows.adagrad(0.05)``.
         restart : bool, default False
             Begin with new states, and count steps from 0, if the array has an optimizer already.
-            Otherwise the array keeps its states, for instance those of a checkpoint, and continues
+            Otherwise the array keeps its states, for instance from a checkpoint, and continues
             with the parameters of ``optimizer``.
 
         Returns

@@ -149,7 +149,7 @@ class KeyedSpace:
     Parameters
     ----------
     session : Session
-        The session whose servers store the keys.
+        The session that has the servers.
     length : int, default 0
         The n of a dense range of keys, ``range(n)``; 0 for any keys.
     admit : int, default 1
@@ -230,7 +230,7 @@ class KeyedSpace:
     # --- arrays -----------------------------------------------------------------------------------
 
     def zeros(self, dtype: npt.DTypeLike = np.float64) -> KeyedArray:
-        """Create a vector whose keys begin with 0.
+        """Create a vector with the initial value 0 for all keys.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class KeyedSpace:
         return self.array((), Constant(0), dtype)
 
     def full(self, fill_value: float, dtype: npt.DTypeLike | None = None) -> KeyedArray:
-        """Create a vector whose keys begin with ``fill_value``.
+        """Create a vector with the initial value ``fill_value`` for all keys.
 
         Parameters
         ----------

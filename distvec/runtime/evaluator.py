@@ -181,7 +181,7 @@ class Evaluator:
         Parameters
         ----------
         node : Node
-            The expression whose elements are transferred.
+            The expression that has the elements.
         what : str
             The operation that needs them, for the error.
         count : int

@@ -29,11 +29,31 @@ _DIGITS_LOST = 4096.0
 
 @contextmanager
 def engine(name: str) -> Iterator[None]:
-    """Within this context servers in this process run all their kernels by ``name``.
+    """Run all kernels of servers in this process with one engine, within a context.
 
-    ``"numpy"``; ``"numexpr"``, as where numba is not installed; ``"mixed"``, which compiles the
-    loops of inner products and linear combinations, once; or ``"numba"``, which compiles for about
-    half a second per new structure (very long sweeps remain with mixed).
+    Parameters
+    ----------
+    name : {"numpy", "numexpr", "mixed", "numba"}
+        The engine. "numexpr" runs as if numba were not installed. "mixed" compiles the loops of
+        inner products and linear combinations once. "numba" compiles each new structure for about
+        half a second; very long passes still use "mixed".
+
+    Yields
+    ------
+    None
+        Within the context, in-process servers use the engine.
+
+    Raises
+    ------
+    ValueError
+        If ``name`` is not an engine.
+
+    Examples
+    --------
+    >>> from distvec.testing import engine
+    >>> with engine("numpy"):
+    ...     float(ps.ones(3).sum())
+    3.0
     """
     if name not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(map(repr, ENGINES))}, got {name!r}")
@@ -51,33 +71,54 @@ def engine(name: str) -> Iterator[None]:
 
 def same_on_all_backends(
     function: Callable[..., Any],
-    *arguments: Any,
+    *arguments: object,
     servers: Iterable[int] = (1, 2, 3),
     engines: Iterable[str] = ("numpy", "mixed", "numba"),
     rtol: float | None = None,
     ulps: float = 0,
 ) -> None:
-    """``AssertionError`` unless ``function`` does the same on servers as on NumPy arrays.
+    """Check that a function gives the same results on servers as on NumPy arrays.
 
-    Called with copies of ``arguments``, and for each engine and number of servers with
-    distributed arrays in the place of NumPy's. What it returns, what it does to its arguments in
-    place, or the exception it raises, must be the same; results and arguments may be numbers,
-    arrays, or tuples, lists, mappings and dataclasses of them.
+    The function is called with copies of the arguments: once with NumPy arrays, and with
+    distributed arrays for each engine and number of servers. The servers run in this process.
 
-    Floats may be off by ``ulps`` units in the last place plus ``rtol`` times the largest finite
-    element of their array: enough for sums, whose order differs. By default ``rtol`` is 4096 times
-    the roundoff of the dtype (9e-13 for float64, 5e-4 for float32); with ``rtol=0`` and ``ulps=0``
-    the bits are NumPy's. Among numbers of servers the bits must be equal in any case.
+    Parameters
+    ----------
+    function : callable
+        A function of arrays. Its result, its exception, and its in-place changes of arguments are
+        compared. If it yields its iterates, or returns a list of them, each is compared, and the
+        error names the first iteration that differs.
+    *arguments : object
+        Arguments: numbers, NumPy arrays, and tuples, lists, mappings or dataclasses of them.
+    servers : iterable of int, default (1, 2, 3)
+        Numbers of servers. Their results must be bitwise identical.
+    engines : iterable of str, default ("numpy", "mixed", "numba")
+        Engines of the servers, see ``engine``.
+    rtol : float, optional
+        Allowed difference of floats from NumPy, relative to the largest finite element of their
+        array. Default: 4096 times the roundoff of the dtype, 9e-13 for float64, and more if the
+        problem is ill-conditioned, see Notes.
+    ulps : float, default 0
+        Allowed difference of floats in units in the last place, added to ``rtol``. With
+        ``rtol=0, ulps=0`` the results must be bitwise identical to NumPy's.
 
-    Without ``rtol`` the condition of the problem counts as well: where floats are further off, the
-    function runs 8 times more on NumPy with other roundings, and 32 times the largest distance of
-    these from NumPy's answer is allowed; counts (``int``) and lengths may differ by twice theirs.
+    Raises
+    ------
+    AssertionError
+        If a result differs; the message names the backend, the place and both values.
 
-    A function that yields its iterates (or returns a list of them) has each judged by itself, and
-    the message says at which iteration the paths part. Iterators are read to their end.
+    Notes
+    -----
+    Without ``rtol``, floats that differ by more are compared with the effect of rounding. The
+    function runs 8 more times on NumPy, each time with other random roundings. Floats may differ
+    from NumPy's by 32 times the largest difference of these runs, and counts by twice.
 
-    The arguments are copied, so ``function`` may change them. In-process servers: no message leaves
-    the process.
+    Examples
+    --------
+    >>> from distvec.testing import same_on_all_backends
+    >>> def normalize(x):
+    ...     return x / np.sqrt(x @ x)
+    >>> same_on_all_backends(normalize, np.arange(1.0, 2000.0), engines=["numpy"])
     """
     expected = _observe(function, arguments, lambda array: array.copy())
     runs = cache(lambda: [_run_rounded(function, arguments, seed) for seed in range(RUNS)])
@@ -102,7 +143,7 @@ def _judge(
     ulps: float,
     runs: Callable[[], list[dict[str, Any]]],
 ) -> None:
-    """``AssertionError`` if rounding does not explain the differences; ``runs`` if need be."""
+    """Raise ``AssertionError`` unless rounding explains the differences."""
     try:
         _compare(got, expected, where, rtol, ulps)
     except AssertionError:
@@ -122,7 +163,7 @@ def _judge(
 def _observe(
     function: Callable[..., Any], arguments: tuple[Any, ...], array: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """What a call did: its result or refusal, and what its arguments are afterwards."""
+    """Return the effects of a call: its result or exception, and its arguments afterwards."""
     given = [_map_arrays(argument, array) for argument in arguments]
     result, refused = outcome(_call, function, given)
     seen = {"exception": refused, "result": result}
@@ -131,7 +172,7 @@ def _observe(
 
 
 def _call(function: Callable[..., Any], given: Iterable[Any]) -> Any:
-    """What ``function`` returns; if that is an iterator, a list of all it gives."""
+    """Return the result of ``function``; the items of an iterator as a list."""
     result = function(*given)
     if not isinstance(result, Iterator):
         return result
@@ -142,7 +183,7 @@ def _call(function: Callable[..., Any], given: Iterable[Any]) -> Any:
 def _run_rounded(
     function: Callable[..., Any], arguments: tuple[Any, ...], seed: int
 ) -> dict[str, Any]:
-    """What a call does on NumPy where roundings are random, of that seed."""
+    """Return the effects of a call on NumPy with random roundings of that seed."""
     random = np.random.default_rng(seed)
     return _observe(function, arguments, lambda array: rounded_anew(array.copy(), random))
 
@@ -217,7 +258,7 @@ _NUMBERS = (np.ndarray, np.generic, bool, int, float)
 
 
 def _items(runs: Sequence[Any], key: Any) -> list[Any]:
-    """``run[key]`` of each of the runs that came so far."""
+    """Return ``run[key]`` of each of the runs that has it."""
     found = (outcome(operator.getitem, run, key) for run in runs)
     return [value for value, refused in found if refused is None]
 

@@ -17,7 +17,7 @@ from ps_backend.program.types import DTYPES
 
 
 def _in_place(name: str) -> Callable[[Bounded, Any], Bounded]:
-    """``x OP= other``, where scalars are immutable as NumPy's: they give another one."""
+    """Return the operator ``x OP= other``, which returns a new scalar for a scalar."""
     update = getattr(NDArrayOperatorsMixin, f"__i{name}__")
     apply = getattr(NDArrayOperatorsMixin, f"__{name}__")
 
@@ -29,11 +29,28 @@ def _in_place(name: str) -> Callable[[Bounded, Any], Bounded]:
 
 
 class Bounded(NDArrayOperatorsMixin):
-    """NumPy's values with a bound of the servers' distance from them.
+    """A NumPy array with a bound on the difference from the servers' result.
 
-    Code that runs on NumPy arrays and on distributed ones runs on these: ``value`` has NumPy's
-    result, and on servers it may differ by ``error``, element by element (0: the same bits).
-    What a server may decide either way raises ``Undecidable``. Scalars are of rank 0.
+    Code for NumPy arrays and distributed arrays runs on it unchanged. If a result depends on
+    digits in which servers may differ from NumPy, it raises ``Undecidable``. Scalars have rank 0.
+
+    Parameters
+    ----------
+    value : array_like
+        NumPy's values.
+    error : float or array_like of float, default 0.0
+        Bound on the difference of each element; 0 means bitwise identical.
+    magnitude : numpy.ndarray, optional
+        Size of the terms of a linear combination, regardless of cancellation. Default: the size of
+        the values.
+
+    Examples
+    --------
+    >>> from distvec.testing import Bounded
+    >>> x = Bounded(np.array([0.1, 0.2, 0.3]))
+    >>> total = np.sum(x)
+    >>> x.exact, total.exact, bool(total.error < 1e-12)
+    (True, False, True)
     """
 
     __iadd__, __isub__, __imul__ = map(_in_place, ("add", "sub", "mul"))
@@ -46,7 +63,7 @@ class Bounded(NDArrayOperatorsMixin):
         error: npt.NDArray[np.float64] | float = 0.0,
         magnitude: npt.NDArray[np.float64] | None = None,
     ) -> None:
-        """``magnitude``: size of the terms of a linear combination, whatever cancels in it."""
+        """Store values and bounds; see the class."""
         self.value: npt.NDArray[Any] = np.asarray(value)
         self.error: npt.NDArray[np.float64] = np.broadcast_to(error, self.value.shape)
         size = np.abs(np.asarray(self.value, np.float64))
@@ -56,17 +73,35 @@ class Bounded(NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Dtype of the values."""
+        """Dtype of the values.
+
+        Returns
+        -------
+        numpy.dtype
+            The dtype.
+        """
         return self.value.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``()`` or ``(n,)``."""
+        """Shape of the values.
+
+        Returns
+        -------
+        tuple of int
+            ``()`` or ``(n,)``.
+        """
         return self.value.shape
 
     @property
     def exact(self) -> bool:
-        """Whether the servers have the very same bits."""
+        """Whether the servers' result is bitwise identical.
+
+        Returns
+        -------
+        bool
+            True if all bounds are 0.
+        """
         return not self.error.any()
 
     def __len__(self) -> int:
@@ -76,15 +111,43 @@ class Bounded(NDArrayOperatorsMixin):
         return f"Bounded({self.value!r}, error={self.error.max(initial=0.0):.3g})"
 
     def copy(self) -> Bounded:
-        """Another array of the same values."""
+        """Return a copy.
+
+        Returns
+        -------
+        Bounded
+            An independent array with the same values and bounds.
+        """
         return Bounded(self.value.copy(), self.error, self.magnitude)
 
     def numpy(self) -> Bounded:
-        """A copy: what is read is compared within its bound."""
+        """Return a copy, which a test compares within its bounds.
+
+        Returns
+        -------
+        Bounded
+            An independent array with the same values and bounds.
+        """
         return self.copy()
 
-    def astype(self, dtype: Any) -> Bounded:
-        """The array in another dtype."""
+    def astype(self, dtype: npt.DTypeLike) -> Bounded:
+        """Cast to another dtype.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The new dtype.
+
+        Returns
+        -------
+        Bounded
+            The cast array.
+
+        Raises
+        ------
+        Undecidable
+            If a cast to integers or booleans depends on inexact digits.
+        """
         with np.errstate(all="ignore"):
             value = self.value.astype(dtype)
         if self.exact or value.dtype.kind == "f":
@@ -98,8 +161,26 @@ class Bounded(NDArrayOperatorsMixin):
             raise Undecidable(f"astype({value.dtype}) of values that may be off")
         return Bounded(value)
 
-    def push(self, indices: Sequence[int], values: Any) -> Self:
-        """Add ``values``, cast to the array's dtype as ``+=`` may, at ``indices``."""
+    def push(self, indices: Sequence[int], values: npt.ArrayLike) -> Self:
+        """Add values at indices, as ``DistArray.push`` does.
+
+        Parameters
+        ----------
+        indices : sequence of int
+            Positions; they may repeat.
+        values : array_like
+            One value for each index.
+
+        Returns
+        -------
+        Bounded
+            This array.
+
+        Raises
+        ------
+        TypeError
+            If the values cannot be cast to the dtype of the array.
+        """
         added = np.asarray(values)
         if not np.can_cast(added.dtype, self.dtype, "same_kind"):
             raise TypeError(f"push: cannot add {added.dtype} to {self.dtype}")
@@ -112,7 +193,18 @@ class Bounded(NDArrayOperatorsMixin):
         return self._become(Bounded(value, error))
 
     def pull(self, indices: Sequence[int]) -> Bounded:
-        """The elements at ``indices``."""
+        """Return the elements at indices.
+
+        Parameters
+        ----------
+        indices : sequence of int
+            Positions; they may repeat.
+
+        Returns
+        -------
+        Bounded
+            One element for each index.
+        """
         chosen = list(indices)
         return Bounded(self.value[chosen], self.error[chosen])
 
@@ -161,7 +253,7 @@ class Bounded(NDArrayOperatorsMixin):
 
 
 def _norm(x: Bounded) -> Bounded:
-    """The Euclidean norm, which is 0 or safely not."""
+    """Return the Euclidean norm."""
     dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
     doubles = x.astype(np.float64)
     wide: Bounded = np.sqrt(Bounded(*estimates.dot(doubles, doubles)))

@@ -13,11 +13,34 @@ import numpy.typing as npt
 from distvec.array.array import DistArray
 
 REFUSALS = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)
-"""What NumPy and the servers raise for operands that they do not take."""
+"""Exceptions of NumPy and the servers for unsupported operands."""
 
 
-def outcome(function: Callable[..., Any], *operands: Any) -> tuple[Any, type[Exception] | None]:
-    """The value of ``function`` and None, or None and the type of the refusal that it raised."""
+def outcome(function: Callable[..., Any], *operands: object) -> tuple[Any, type[Exception] | None]:
+    """Call a function, and return its value or the type of its exception.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    *operands : object
+        Its arguments.
+
+    Returns
+    -------
+    tuple
+        ``(value, None)``, or ``(None, type)`` if the operands are not supported: for an
+        ``ArithmeticError``, ``LookupError``, ``NotImplementedError``, ``TypeError`` or
+        ``ValueError``.
+
+    Examples
+    --------
+    >>> from distvec.testing import outcome
+    >>> outcome(int, "3")
+    (3, None)
+    >>> outcome(int, "three")
+    (None, <class 'ValueError'>)
+    """
     try:
         with np.errstate(all="ignore"):
             return function(*operands), None
@@ -28,9 +51,27 @@ def outcome(function: Callable[..., Any], *operands: Any) -> tuple[Any, type[Exc
 def assert_close(
     ours: npt.NDArray[Any], theirs: npt.NDArray[Any], ulps: float = 0, what: str = "result"
 ) -> None:
-    """Equal dtypes and shapes, and values at most ``ulps`` units in the last place apart.
+    """Check that two arrays have equal dtypes and shapes, and nearly equal values.
 
-    With 0 they are equal, signs of zeros too. ``AssertionError`` that names ``what`` otherwise.
+    Parameters
+    ----------
+    ours, theirs : numpy.ndarray
+        The array from the servers, and NumPy's.
+    ulps : float, default 0
+        Allowed difference in units in the last place. With 0 the values must be equal, including
+        the signs of zeros.
+    what : str, default "result"
+        Name of the array in the error.
+
+    Raises
+    ------
+    AssertionError
+        If the arrays differ; the message has the first differing element.
+
+    Examples
+    --------
+    >>> from distvec.testing import assert_close
+    >>> assert_close(ps.array([0.1, 0.2]).numpy() * 3, np.array([0.3, 0.6]), ulps=1)
     """
     if ulps == 0 or theirs.dtype.kind != "f":
         assert_within(ours, theirs, np.zeros(theirs.shape), what)
@@ -43,9 +84,27 @@ def assert_close(
 def assert_within(
     ours: npt.NDArray[Any], theirs: npt.NDArray[Any], bound: npt.NDArray[Any], what: str
 ) -> None:
-    """Equal dtypes and shapes, and ``|ours - theirs| <= bound`` element by element.
+    """Check that two arrays have equal dtypes and shapes, and values within a bound.
 
-    What is not finite must be equal, NaN to NaN; where the bound is 0, so must the sign of a zero.
+    Parameters
+    ----------
+    ours, theirs : numpy.ndarray
+        The array from the servers, and NumPy's.
+    bound : array_like of float
+        Allowed difference of each element. Non-finite values must be equal, NaN to NaN. At a bound
+        of 0 the signs of zeros must be equal, too.
+    what : str
+        Name of the array in the error.
+
+    Raises
+    ------
+    AssertionError
+        If the arrays differ; the message has the first differing element.
+
+    Examples
+    --------
+    >>> from distvec.testing import assert_within
+    >>> assert_within(np.array([1.0, 2.5]), np.array([1.0, 2.0]), np.array([0.0, 0.5]), "x")
     """
     if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
         raise AssertionError(
@@ -60,7 +119,7 @@ def assert_within(
     pair = (np.atleast_1d(array)[first] for array in (ours, theirs, bound + np.zeros(theirs.shape)))
     got, expected, allowed = (repr(value.item()) for value in pair)
     raise AssertionError(
-        f"{what}: {got} on servers, {expected} on NumPy{place}, where {allowed} apart is allowed; "
+        f"{what}: {got} on servers, {expected} on NumPy{place}, allowed difference {allowed}; "
         f"{wrong.sum()} of {wrong.size} elements are off"
     )
 
@@ -84,7 +143,7 @@ _FLOATS = (np.ndarray, np.generic, float)
 
 
 def describe_divergence(ours: Sequence[Any], theirs: Sequence[Any], first: int) -> str:
-    """Which iteration is the ``first`` too far apart, and how it was before and goes on."""
+    """Name the ``first`` iteration that differs too much, with the differences around it."""
     last = min(len(ours), len(theirs)) - 1
     shown = [*range(max(first - _BEFORE, 0), min(first + _AFTER, last + 1))]
     shown += [last] if shown[-1] < last else []
@@ -128,10 +187,37 @@ def assert_plan(
     programs: int | None = None,
     phases: int | None = None,
 ) -> None:
-    """``AssertionError``, with the plan, unless computing ``arrays`` now would cost just this.
+    """Check the cost of computing arrays, without computing them.
 
-    ``messages`` to each server (one per program), ``sweeps`` over memory, vectors read (once per
-    sweep) and written, ``phases`` of movements. What is not given is not checked. Nothing runs.
+    Parameters
+    ----------
+    *arrays : DistArray
+        Arrays of one session.
+    messages : int, optional
+        Number of requests to each server.
+    sweeps : int, optional
+        Number of passes over memory.
+    vectors_read : int, optional
+        Number of vectors read; a vector counts once per pass.
+    vectors_written : int, optional
+        Number of vectors written.
+    programs : int, optional
+        Number of server programs.
+    phases : int, optional
+        Number of stages of data exchanges.
+
+    Raises
+    ------
+    AssertionError
+        If a given number differs from the plan; the message contains the plan.
+    TypeError
+        If there is no array or no number.
+
+    Examples
+    --------
+    >>> from distvec.testing import assert_plan
+    >>> x = ps.array([1.0, 2.0, 3.0])
+    >>> assert_plan(2 * x + 1, x @ x, messages=1, sweeps=1)
     """
     wanted = {
         "messages": messages,

@@ -25,7 +25,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 class Undecidable(Exception):
-    """The result depends on digits that NumPy and the servers need not agree on."""
+    """Raised if a result depends on digits in which NumPy and the servers may differ."""
 
 
 def unit_in_last_place(result: npt.NDArray[Any]) -> Floats:

@@ -22,12 +22,58 @@ _AT_ONCE = RetryPolicy(total=5.0, first=1e-4, longest=1e-3)
 
 
 def faults(max_size: int = 40) -> st.SearchStrategy[list[str]]:
-    """What happens to the first messages of a session, one of ``FAULTS`` each; then nothing."""
+    """Return a strategy for the faults of the first requests of a session.
+
+    Parameters
+    ----------
+    max_size : int, default 40
+        Largest number of requests; later requests have no fault.
+
+    Returns
+    -------
+    hypothesis.strategies.SearchStrategy
+        Lists of strings from ``FAULTS``: "none", "lose request" and "lose reply".
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from distvec.testing import faults
+    >>> find(faults(), lambda drawn: len(drawn) == 2)
+    ['none', 'none']
+    """
     return st.lists(st.sampled_from(FAULTS), max_size=max_size)
 
 
 def lossy_session(servers: int, faults: Sequence[str]) -> Session:
-    """A session on in-process servers whose messages suffer ``faults``, in order of sending."""
+    """Open a session on in-process servers that loses requests or replies.
+
+    Parameters
+    ----------
+    servers : int
+        Number of servers.
+    faults : sequence of str
+        Fault of each request in order of sending: "none", "lose request" or "lose reply". After a
+        lost reply the server has done the work. Repeated requests count, too.
+
+    Returns
+    -------
+    Session
+        The session.
+
+    Raises
+    ------
+    ValueError
+        If a fault is unknown.
+
+    Examples
+    --------
+    >>> from distvec.testing import lossy_session
+    >>> with lossy_session(2, ["none", "none", "lose reply", "lose request"]) as session:
+    ...     x = session.array([1.0, 2.0])
+    ...     x += 1  # is added once
+    ...     print(x.numpy())
+    [2. 3.]
+    """
     unknown = set(faults) - set(FAULTS)
     if unknown:
         raise ValueError(f"faults must be among {FAULTS}, got {sorted(unknown)}")
@@ -37,7 +83,7 @@ def lossy_session(servers: int, faults: Sequence[str]) -> Session:
 
 
 class _Lossy:
-    """A transport that loses what it is told to."""
+    """A transport that loses requests and replies as ``faults`` say."""
 
     def __init__(self, inner: Transport, faults: Iterable[str]) -> None:
         self._inner, self._faults = inner, iter(faults)

@@ -23,28 +23,86 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Refused:
-    """What an instruction reads that was refused: the type of the exception."""
+    """The result of an instruction that raised an exception.
+
+    Parameters
+    ----------
+    kind : type
+        Type of the exception.
+
+    Examples
+    --------
+    >>> from distvec.testing import Refused
+    >>> Refused(TypeError).kind
+    <class 'TypeError'>
+    """
 
     kind: type[Exception]
 
 
 @dataclass
 class Machine:
-    """Where a program runs: how arrays are made, evaluated, sent off; and what was read."""
+    """A machine that runs programs: on servers, or on NumPy arrays with error bounds.
+
+    Parameters
+    ----------
+    array : callable
+        Creates an array of the machine from a NumPy array.
+    evaluate : callable
+        Evaluates arrays.
+    flush : callable
+        Sends pending operations to the servers.
+    variables : dict, optional
+        Arrays by the names of variables. Default: empty.
+    reads : dict, optional
+        Values that the program read, by instruction. Default: empty.
+
+    See Also
+    --------
+    server_machine : Create a machine that runs on servers.
+    bounded_machine : Create a machine that runs on NumPy arrays.
+
+    Examples
+    --------
+    >>> from distvec.testing import bounded_machine
+    >>> machine = bounded_machine()
+    >>> machine.variables["x"] = machine.array(np.ones(2))
+    >>> machine.value("x").shape, machine.value(3.0)
+    ((2,), 3.0)
+    """
 
     array: Callable[[npt.NDArray[Any]], Any]
     evaluate: Callable[..., None]
     flush: Callable[[], None]
     variables: dict[str, Any] = field(default_factory=dict)
     reads: dict[str, Any] = field(default_factory=dict)
-    """What was read, by where it was."""
 
     def value(self, operand: Any) -> Any:
-        """The array that a variable stands for; what is no name stands for itself."""
+        """Return the array of a variable.
+
+        Parameters
+        ----------
+        operand : str or object
+            Name of a variable, or a value.
+
+        Returns
+        -------
+        object
+            The array of the variable; any other operand itself.
+        """
         return self.variables[operand] if isinstance(operand, str) else operand
 
     def run(self, instruction: Instruction, line: int = 0) -> None:
-        """One instruction. A refusal, such as NumPy's ``TypeError``, is read as its type."""
+        """Run one instruction, and store the value that it reads.
+
+        Parameters
+        ----------
+        instruction : Instruction
+            The instruction. If it raises an exception for unsupported operands, the value is
+            ``Refused`` with its type.
+        line : int, default 0
+            Number of the line, for the name of the value.
+        """
         try:
             with np.errstate(all="ignore"):
                 read = instruction.run(self)
@@ -55,12 +113,42 @@ class Machine:
 
 
 def server_machine(session: Session) -> Machine:
-    """Runs programs on the servers of ``session``."""
+    """Create a machine that runs programs on the servers of a session.
+
+    Parameters
+    ----------
+    session : Session
+        The session.
+
+    Returns
+    -------
+    Machine
+        The machine.
+
+    Examples
+    --------
+    >>> from distvec.testing import server_machine
+    >>> machine = server_machine(ps)
+    >>> machine.array(np.ones(2))
+    DistArray([1., 1.], dtype=float64, shape=(2,))
+    """
     return Machine(session.array, evaluate, session.flush)
 
 
 def bounded_machine() -> Machine:
-    """Runs programs on NumPy arrays that know how far servers may be from them."""
+    """Create a machine that runs programs on NumPy arrays with error bounds.
+
+    Returns
+    -------
+    Machine
+        The machine; its arrays are ``Bounded``.
+
+    Examples
+    --------
+    >>> from distvec.testing import bounded_machine
+    >>> bounded_machine().array(np.ones(2))
+    Bounded(array([1., 1.]), error=0)
+    """
     return Machine(Bounded, lambda *arrays: None, lambda: None)
 
 
@@ -68,20 +156,48 @@ class Instruction(Protocol):
     """One line of a program."""
 
     def run(self, machine: Machine) -> Any:
-        """Change the variables of ``machine``, or return what one of them holds."""
+        """Change the variables of ``machine``, or return the value of one of them."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Named inputs and instructions."""
+    """Named input arrays, and instructions that change, share, free or read them.
+
+    Parameters
+    ----------
+    inputs : mapping of str to numpy.ndarray
+        Input arrays by name.
+    instructions : sequence of Instruction
+        The instructions in order.
+
+    See Also
+    --------
+    programs : Draw random programs.
+
+    Examples
+    --------
+    >>> from distvec.testing import Program, bounded_machine
+    >>> program = Program({"a": np.arange(3.0)}, [])
+    >>> program.run(bounded_machine())
+    {'a in the end': Bounded(array([0., 1., 2.]), error=0)}
+    """
 
     inputs: Mapping[str, npt.NDArray[Any]]
     instructions: Sequence[Instruction]
 
     def run(self, machine: Machine) -> dict[str, Any]:
-        """All that the program reads, by where; in the end every variable that is left is read.
+        """Run the program, and return all values that it reads.
 
-        A value is a NumPy array, or a ``Bounded`` one, or ``Refused``.
+        Parameters
+        ----------
+        machine : Machine
+            The machine to run on.
+
+        Returns
+        -------
+        dict
+            Values by the instruction that read them, and the values of all variables at the end:
+            NumPy arrays, ``Bounded`` arrays, or ``Refused``.
         """
         for name, values in self.inputs.items():
             machine.variables[name] = machine.array(values)
@@ -105,7 +221,26 @@ class Program:
 
 
 def assert_same_reads(program: Program, reads: Mapping[str, Any]) -> None:
-    """What servers read is what NumPy reads, to the bit or within the bound of its error."""
+    """Check that servers read the values that NumPy reads.
+
+    Parameters
+    ----------
+    program : Program
+        The program.
+    reads : mapping of str to object
+        The values that the program read on servers.
+
+    Raises
+    ------
+    AssertionError
+        If a value differs by more than its error bound, or an exception differs.
+
+    Examples
+    --------
+    >>> from distvec.testing import Program, assert_same_reads, server_machine
+    >>> program = Program({"a": np.arange(3.0)}, [])
+    >>> assert_same_reads(program, program.run(server_machine(ps)))
+    """
     expected = program.run(bounded_machine())
     for place in {**expected, **reads}:
         ours, theirs = reads.get(place), expected.get(place)
@@ -118,7 +253,7 @@ def assert_same_reads(program: Program, reads: Mapping[str, Any]) -> None:
 
 
 def _distinct(values: npt.NDArray[Any]) -> list[Any]:
-    """The elements that a drawn vector repeats: at most 17 of them."""
+    """Return the elements that a drawn vector repeats: at most 17 of them."""
     for period in range(1, len(values)):
         if np.array_equal(values[period:], values[:-period], equal_nan=values.dtype.kind == "f"):
             return list(values[:period].tolist())
@@ -323,7 +458,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Compute some arrays at once."""
+    """Compute some arrays in one call."""
 
     names: tuple[str, ...]
 
@@ -337,7 +472,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Flush:
-    """Send off all that is pending."""
+    """Send all pending operations to the servers."""
 
     def run(self, machine: Machine) -> None:
         """Send it."""

@@ -18,7 +18,29 @@ Start = Callable[[int], npt.NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class TestProblem:
-    """To minimise ``fun`` over vectors of any length ``n`` (1 or more)."""
+    """A function to minimize over vectors of any length ``n``, with its known minimum.
+
+    Parameters
+    ----------
+    name : str
+        Name of the problem.
+    fun : callable
+        ``fun(x)`` returns the value, a scalar, and the gradient, shape ``(n,)``.
+    start : callable
+        ``start(n)`` returns the starting point, a float64 NumPy vector of shape ``(n,)``.
+    minimum : callable
+        ``minimum(n)`` returns the value at the global minimum.
+    convex : bool
+        Whether every stationary point is a global minimum.
+
+    Examples
+    --------
+    >>> from distvec.testing import problem
+    >>> quadratic = problem("quadratic")
+    >>> value, gradient = quadratic.fun(ps.array(quadratic.start(5)))
+    >>> float(value), gradient.shape, quadratic.minimum(5)
+    (828.125, (5,), 0.0)
+    """
 
     __test__ = False  # for pytest, which takes the name for a test's
 
@@ -145,7 +167,32 @@ PROBLEMS = (
 
 
 def problem(name: str) -> TestProblem:
-    """The one of ``PROBLEMS`` with that name."""
+    """Return a test problem by its name.
+
+    Parameters
+    ----------
+    name : str
+        Name of one of ``PROBLEMS``: "quadratic", "quartic", "pseudo Huber", "logistic",
+        "log-sum-exp", "double well", "penalty I" or "variably dimensioned".
+
+    Returns
+    -------
+    TestProblem
+        The problem.
+
+    Raises
+    ------
+    ValueError
+        If no problem has this name.
+
+    Examples
+    --------
+    >>> from distvec.testing import PROBLEMS, problem
+    >>> problem("penalty I").convex
+    False
+    >>> [p.name for p in PROBLEMS if not p.convex]
+    ['double well', 'penalty I']
+    """
     for known in PROBLEMS:
         if known.name == name:
             return known

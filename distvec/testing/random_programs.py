@@ -66,12 +66,36 @@ def programs(
     special: bool = True,
     dtypes: Sequence[str] = DTYPES,
 ) -> Program:
-    """Programs over a few vectors of one length, some of length 1, and scalars.
+    """Draw programs over a few vectors of one length, vectors of length 1, and scalars.
 
-    All operations of the op table and all reductions, on shared subexpressions, with in-place
-    updates, ``out=``, aliases, copies, deletions, pushes, pulls, and evaluation at any point.
-    ``special``: with infinities, NaN and the like among the inputs. ``dtypes``: of those inputs
-    that are not float64.
+    They use all operations and reductions on shared subexpressions, with in-place updates,
+    ``out=``, aliases, copies, deletions, pushes, pulls, and evaluations at any point.
+
+    Parameters
+    ----------
+    min_length : int, default 0
+        Smallest length of the vectors.
+    max_instructions : int, default 24
+        Largest number of instructions.
+    special : bool, default True
+        Whether inputs contain infinities, NaN and other special values.
+    dtypes : sequence of str, optional
+        Dtypes of the inputs that are not float64. Default: all dtypes of the servers.
+
+    Returns
+    -------
+    Program
+        A program, drawn by Hypothesis.
+
+    Examples
+    --------
+    >>> from hypothesis import given, settings
+    >>> from distvec.testing import assert_same_reads, programs, server_machine
+    >>> @settings(max_examples=2, deadline=None, database=None)
+    ... @given(programs(max_instructions=3))
+    ... def test(program):
+    ...     assert_same_reads(program, program.run(server_machine(ps)))
+    >>> test()
     """
     length = draw(lengths(min_length))
     machine = bounded_machine()
@@ -87,7 +111,7 @@ def programs(
 
 @st.composite
 def _instruction(draw: st.DrawFn, machine: Machine) -> Instruction | None:
-    """An instruction that ``machine`` has run; None for one whose result is not certain."""
+    """Draw an instruction and run it on ``machine``; None if its result is not certain."""
     instruction = draw(st.sampled_from(_DRAFTS))(draw, machine, _new_name(machine))
     if instruction is not None:
         try:
@@ -98,7 +122,7 @@ def _instruction(draw: st.DrawFn, machine: Machine) -> Instruction | None:
 
 
 def _new_name(machine: Machine) -> str:
-    """A name that no variable has; one that was deleted may return."""
+    """Return a name that no variable has; the name of a deleted one may return."""
     numbers = [int(name[1:]) for name in machine.variables if name.startswith("v")]
     return f"v{max(numbers, default=0) + 1}"
 

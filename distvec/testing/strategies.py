@@ -42,7 +42,27 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class Operation:
-    """A function that is typed alike on NumPy arrays and on distributed ones."""
+    """A function that is called alike on NumPy arrays and on distributed arrays.
+
+    Parameters
+    ----------
+    name : str
+        Name of the operation.
+    arity : int
+        Number of operands.
+    function : callable
+        The function, a Python operator or a NumPy function.
+    ulps : int, default 0
+        Allowed difference of elements from NumPy's in units in the last place; 0 means bitwise
+        identical.
+
+    Examples
+    --------
+    >>> from distvec.testing import ELEMENTWISE
+    >>> add = next(operation for operation in ELEMENTWISE if operation.name == "add")
+    >>> add(ps.ones(2), 1).numpy()
+    array([2., 2.])
+    """
 
     name: str
     arity: int
@@ -51,7 +71,7 @@ class Operation:
     """How far the elements may be from NumPy's; 0 where they have NumPy's bits."""
 
     def __call__(self, *operands: Any) -> Any:
-        """The function of ``operands``."""
+        """Apply the function to ``operands``."""
         return self.function(*operands)
 
     def __repr__(self) -> str:
@@ -104,24 +124,91 @@ _WIDTHS: dict[int, Literal[16, 32, 64]] = {2: 16, 4: 32, 8: 64}
 
 @cache
 def server_counts() -> st.SearchStrategy[int]:
-    """How many servers hold the data."""
+    """Return a strategy for numbers of servers: 1, 2, 3 and 7.
+
+    Returns
+    -------
+    hypothesis.strategies.SearchStrategy
+        Integers. They cover one server, even and odd splits, and more servers than blocks.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from distvec.testing import server_counts
+    >>> find(server_counts(), lambda servers: servers > 2)
+    3
+    """
     return st.sampled_from(SERVER_COUNTS)
 
 
 @cache
 def lengths(min_length: int = 0) -> st.SearchStrategy[int]:
-    """Lengths of vectors, of at least ``min_length`` (at most 3000), around where splits change."""
+    """Return a strategy for lengths of vectors at which their split over servers changes.
+
+    Parameters
+    ----------
+    min_length : int, default 0
+        Smallest length.
+
+    Returns
+    -------
+    hypothesis.strategies.SearchStrategy
+        Integers from ``min_length`` to 3000.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from distvec.testing import lengths
+    >>> find(lengths(), lambda n: n > 2)
+    1023
+    """
     return st.sampled_from([length for length in LENGTHS if length >= min_length])
 
 
 def spaces(min_length: int = 0) -> st.SearchStrategy[DenseSpace]:
-    """Dense index sets of such lengths."""
+    """Return a strategy for the index sets of vectors of such lengths.
+
+    Parameters
+    ----------
+    min_length : int, default 0
+        Smallest length.
+
+    Returns
+    -------
+    hypothesis.strategies.SearchStrategy
+        ``DenseSpace`` objects.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from distvec.testing import spaces
+    >>> find(spaces(min_length=1), lambda space: True).length
+    1
+    """
     return lengths(min_length).map(DenseSpace)
 
 
 @cache
 def dtypes(kinds: str = "fiub") -> st.SearchStrategy[str]:
-    """Names of dtypes that servers have: floats, integers and booleans, or of some kinds."""
+    """Return a strategy for the dtypes that servers support.
+
+    Parameters
+    ----------
+    kinds : str, default "fiub"
+        NumPy's letters of kinds: floats, integers, unsigned integers, booleans.
+
+    Returns
+    -------
+    hypothesis.strategies.SearchStrategy
+        Names of dtypes.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from distvec.testing import dtypes
+    >>> find(dtypes("b"), lambda name: True)
+    'bool'
+    """
     return st.sampled_from([name for name in DTYPES if np.dtype(name).kind in kinds])
 
 
@@ -129,11 +216,34 @@ def dtypes(kinds: str = "fiub") -> st.SearchStrategy[str]:
 def vectors(
     length: int, dtype: str = "float64", *, special: bool = True, scale: float = _ORDINARY
 ) -> st.SearchStrategy[npt.NDArray[Any]]:
-    """Vectors of shape ``(length,)``: a few drawn elements, repeated.
+    """Return a strategy for vectors that repeat a few drawn elements.
 
-    Floats lie in ``[-scale, scale]``, integers in ``[-20, 20]``, unsigned ones from 0 on; with
-    ``special`` there are also infinities, NaN, zeros of both signs, the least and the greatest, and
-    the limits of integers.
+    Parameters
+    ----------
+    length : int
+        Length of the vectors.
+    dtype : str, default "float64"
+        Dtype of the vectors.
+    special : bool, default True
+        Whether to draw infinities, NaN, zeros of both signs, and the limits of the dtype.
+    scale : float, default 1e6
+        Floats lie in ``[-scale, scale]``. Integers lie in ``[-20, 20]``, unsigned ones in
+        ``[0, 20]``.
+
+    Returns
+    -------
+    hypothesis.strategies.SearchStrategy
+        NumPy arrays of shape ``(length,)``.
+
+    Examples
+    --------
+    >>> from hypothesis import given, settings
+    >>> from distvec.testing import same_on_all_backends, vectors
+    >>> @settings(max_examples=3, deadline=None, database=None)
+    ... @given(vectors(1025))
+    ... def test(x):
+    ...     same_on_all_backends(lambda x: np.maximum(x, 0.0), x, engines=["numpy"])
+    >>> test()
     """
     kind = np.dtype(dtype)
     few = st.lists(_elements(kind, special, scale), min_size=1, max_size=17)
@@ -142,13 +252,52 @@ def vectors(
 
 
 def vector(values: Sequence[Any], length: int, dtype: str = "float64") -> npt.NDArray[Any]:
-    """A vector of shape ``(length,)`` that repeats ``values``; what ``vectors`` draws is one."""
+    """Return a vector that repeats values, as the strategy ``vectors`` draws it.
+
+    Parameters
+    ----------
+    values : sequence
+        The elements to repeat.
+    length : int
+        Length of the vector.
+    dtype : str, default "float64"
+        Dtype of the vector.
+
+    Returns
+    -------
+    numpy.ndarray
+        A vector of shape ``(length,)``.
+
+    Examples
+    --------
+    >>> from distvec.testing import vector
+    >>> vector([1, 2], 5)
+    array([1., 2., 1., 2., 1.])
+    """
     return np.resize(np.array(values, dtype), length)
 
 
 @cache
 def scalars(dtype: str | None = None) -> st.SearchStrategy[Any]:
-    """Python's numbers, or with a ``dtype`` NumPy's scalars of it."""
+    """Return a strategy for numbers.
+
+    Parameters
+    ----------
+    dtype : str, optional
+        Dtype of NumPy scalars. Default: Python's integers, floats and booleans.
+
+    Returns
+    -------
+    hypothesis.strategies.SearchStrategy
+        Scalars.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> from distvec.testing import scalars
+    >>> find(scalars(), lambda x: x > 2)
+    3
+    """
     if dtype is None:
         return st.integers(-5, 5) | st.floats(-100, 100) | st.booleans()
     return vectors(1, dtype).map(lambda values: values[0])
@@ -185,14 +334,37 @@ EXACT = tuple(one for one in ELEMENTWISE if one.ulps == 0 and one.name not in _T
 
 @dataclass(frozen=True)
 class Expression:
-    """A function of ``arity`` vectors, made of steps that each use any value before them."""
+    """A function of vectors that consists of steps; each step may use all earlier values.
+
+    Parameters
+    ----------
+    arity : int
+        Number of arguments.
+    steps : sequence of tuple of (Operation, tuple of int)
+        Operations with the numbers of their operands: first the arguments, then the results of
+        earlier steps.
+
+    See Also
+    --------
+    expressions : Draw random expressions.
+
+    Examples
+    --------
+    >>> from distvec.testing import ELEMENTWISE, Expression
+    >>> add = next(operation for operation in ELEMENTWISE if operation.name == "add")
+    >>> double = Expression(1, [(add, (0, 0))])
+    >>> double
+    (v0): v1 = add(v0, v0)
+    >>> double(ps.ones(2)).numpy()
+    array([2., 2.])
+    """
 
     arity: int
     steps: Sequence[tuple[Operation, tuple[int, ...]]]
     """Operations, and which values they are of: the arguments, then the results of steps."""
 
     def __call__(self, *arguments: Any) -> Any:
-        """The last step's result."""
+        """Return the result of the last step."""
         if len(arguments) != self.arity:
             raise TypeError(f"{self!r} takes {self.arity} arguments, got {len(arguments)}")
         values = list(arguments)
@@ -220,9 +392,33 @@ def expressions(
     max_steps: int = 8,
     operations: Sequence[Operation] = EXACT,
 ) -> Expression:
-    """Expressions of ``arity`` vectors with shared parts.
+    """Draw expressions of vectors with shared parts.
 
-    By default of operations from floats to floats whose elements have NumPy's bits.
+    Parameters
+    ----------
+    arity : int, default 2
+        Number of arguments.
+    max_steps : int, default 8
+        Largest number of steps.
+    operations : sequence of Operation, optional
+        Operations to choose from. Default: operations from floats to floats that are bitwise
+        identical to NumPy's.
+
+    Returns
+    -------
+    Expression
+        An expression, drawn by Hypothesis.
+
+    Examples
+    --------
+    >>> from hypothesis import given, settings
+    >>> from distvec.testing import expressions, same_on_all_backends
+    >>> @settings(max_examples=3, deadline=None, database=None)
+    ... @given(expressions(arity=2, max_steps=3))
+    ... def test(function):
+    ...     x = np.linspace(-1.0, 1.0, 5)
+    ...     same_on_all_backends(function, x, 2 - x, engines=["numpy"], rtol=0)
+    >>> test()
     """
     steps: list[tuple[Operation, tuple[int, ...]]] = []
     for count in range(arity, arity + draw(st.integers(1, max_steps))):
