@@ -135,7 +135,7 @@ pages: env  ## Write the pages of docs/ that are made from the code
 	$(PY) -m docs.make_configuration
 	$(PY) -m docs.make_operations
 	$(PY) -m docs.make_numpy
-	$(PY) -m docs.make_objectives
+	$(PY) -m docs.make_losses
 
 docs: env $(SITE)  ## Build the documentation site in build/site, offline; each warning is an error
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --jobs 2 -d build/doctrees docs build/site

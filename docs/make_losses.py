@@ -1,4 +1,4 @@
-"""Write the table of losses in docs/how-to/objectives.md: ``python -m docs.make_objectives``."""
+"""Write the table of losses in docs/reference/losses.md: ``python -m docs.make_losses``."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from distvec.losses import (
     Tweedie,
 )
 
-PAGE = Path(__file__).with_name("how-to") / "objectives.md"
-START, END = "<!-- made by python -m docs.make_objectives -->\n", "<!-- end of the table -->\n"
+PAGE = Path(__file__).with_name("reference") / "losses.md"
+START, END = "<!-- made by python -m docs.make_losses -->\n", "<!-- end of the table -->\n"
 
 _SMOOTHED = "with `smoothing=g` within g/2 of it"
 
@@ -65,7 +65,7 @@ _LABELS = {
 
 
 def losses() -> list[type[Loss]]:
-    """Those that are exported."""
+    """Return the exported classes of losses."""
     found = (getattr(distvec.losses, name) for name in distvec.losses.__all__)
     return [
         one
@@ -75,14 +75,14 @@ def losses() -> list[type[Loss]]:
 
 
 def table() -> str:
-    """The table, in the order of ``FORMULAS``."""
+    """Return the table, in the order of ``FORMULAS``."""
     head = ["loss", "of margin m and label y", "labels", "parameters", "gradient", "Hessian"]
     lines = [head, ["---"] * len(head), *(_cells(*one) for one in FORMULAS)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def page(text: str) -> str:
-    """The page with its table made anew."""
+    """Return the page with a new table."""
     before, _, rest = text.partition(START)
     return f"{before}{START}{table()}{END}{rest.partition(END)[2]}"
 
@@ -102,7 +102,7 @@ def _cells(loss: Loss, formula: str) -> list[str]:
 def _labels(loss: Loss) -> str:
     if loss.order:
         return {"time": "times", "group": "grades"}[loss.order]
-    return "those of `row`" if hasattr(loss, "factors") else _LABELS[loss.labels]
+    return "as for `row`" if hasattr(loss, "factors") else _LABELS[loss.labels]
 
 
 def _parameter(name: str, row: tuple[int, ...]) -> str:
