@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from distvec.array import (
     elementwise,
@@ -33,13 +34,41 @@ from distvec.planner.plan import Template
 
 
 class DistArray(Arithmetic):
-    """An array on the servers: dtype, shape, space; rank 0 (a lazy scalar), 1 (a vector)
-    or 2 (a table: its rows are split over the servers; of ``T.T`` its columns).
+    """Represent an array on the parameter servers, of rank 0, 1 or 2.
 
-    Operators, NumPy functions and the functions of ``distvec`` build a graph and cost no message.
-    ``float()``, ``bool()``, ``int()``, ``.item()``, ``np.asarray()``, ``repr()``, ``.numpy()``,
-    ``distvec.evaluate()`` and ``.persist()`` evaluate it, with whatever else is pending and reads
-    nothing new. In-place operators and ``out=`` make the handle stand for another value.
+    A DistArray is a lazy expression: operators, NumPy functions and the functions of ``distvec``
+    add to it and send no request. ``float()``, ``bool()``, ``int()``, ``.item()``, ``.numpy()``,
+    ``np.asarray()``, ``repr()``, ``.persist()`` and ``distvec.evaluate()`` evaluate it.
+
+    A rank-0 array is a lazy scalar, a rank-1 array a vector, and a rank-2 array a table (a matrix).
+    The rows of a table are split over the servers; the columns are split in ``T.T``. In-place
+    operators and ``out=`` rebind the array to a new value. Other arrays that share the old value
+    keep it.
+
+    Parameters
+    ----------
+    session : Session
+        Session that the array belongs to. Create arrays with its methods, such as
+        ``session.array(values)``; programs do not call this constructor.
+    node : Node
+        Expression that the array stands for.
+
+    See Also
+    --------
+    numpy.ndarray : The array on the client with the same operations.
+
+    Notes
+    -----
+    An evaluation also computes other pending arrays if these need no further reads from memory.
+
+    Examples
+    --------
+    >>> x = ps.array([1.0, 2.0, 3.0])
+    >>> y = 2 * x + 1
+    >>> y.sum()
+    DistArray(15.0, dtype=float64, shape=())
+    >>> y.numpy()
+    array([3., 5., 7.])
     """
 
     __slots__ = ()
@@ -49,27 +78,67 @@ class DistArray(Arithmetic):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the elements take on all servers together."""
+        """Return the number of bytes of all elements together, on all servers.
+
+        Returns
+        -------
+        int
+            ``size * itemsize``.
+        """
         return self.size * self.itemsize
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Return the number of bytes of one element.
+
+        Returns
+        -------
+        int
+            The item size of ``dtype``.
+        """
         return self.dtype.itemsize
 
     @property
-    def T(self) -> Any:
-        """With the axes in the other order: the array itself below rank 2, see ``transpose``."""
-        return transposed.transpose(self)
+    def T(self) -> DistArray:
+        """Return the transpose.
+
+        Returns
+        -------
+        DistArray
+            Table of shape ``(k, n)`` whose columns are split over the servers. Scalars and vectors
+            are returned unchanged.
+
+        Notes
+        -----
+        Lazy, without data transfer.
+        """
+        return transposed.transpose(self)  # type: ignore[no-any-return]
 
     @property
-    def mT(self) -> Any:
-        """A table with its axes in the other order. ``ValueError`` below rank 2."""
-        return transposed.matrix_transpose(self)
+    def mT(self) -> DistArray:
+        """Return the transpose of a table.
+
+        Returns
+        -------
+        DistArray
+            Table of shape ``(k, n)``, as ``T`` returns it.
+
+        Raises
+        ------
+        ValueError
+            If the array is not a table.
+        """
+        return transposed.matrix_transpose(self)  # type: ignore[no-any-return]
 
     @property
     def device(self) -> str:
-        """Where the elements are, for the array API."""
+        """Return the name of the device that holds the elements, as the array API asks for it.
+
+        Returns
+        -------
+        str
+            Always ``"servers"``.
+        """
         return "servers"
 
     # --- evaluation ---------------------------------------------------------------------------
@@ -79,12 +148,30 @@ class DistArray(Arithmetic):
 
     @property
     def buffer(self) -> Buffer:
-        """As ``values.buffer_of``."""
+        """Return the buffer on the servers that holds the elements; evaluate the array if needed.
+
+        Returns
+        -------
+        Buffer
+            Memory on the servers, with its ``id`` and ``type``. It lives as long as an array
+            refers to it; use ``x.copy()`` if other threads change ``x``.
+
+        Raises
+        ------
+        TypeError
+            If the array is a scalar or a small array that is stored on the client.
+        """
         return conversion.buffer_of(self)
 
     @property
     def buffer_id(self) -> int:
-        """Id of the buffer that holds the vector; evaluates it first if need be."""
+        """Return the id of the buffer that holds the elements; evaluate the array if needed.
+
+        Returns
+        -------
+        int
+            Id of ``buffer``.
+        """
         return self.buffer.id
 
     __bool__, __array__, __bytes__ = conversion.truth, conversion.as_array, conversion.as_bytes
@@ -105,12 +192,25 @@ class DistArray(Arithmetic):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return as_bundle(self)
 
-    def explain(self, format: str = "text") -> str:
-        """The programs that would compute this array now, or those that computed it.
+    def explain(self, format: Literal["text", "dot", "svg"] = "text") -> str:
+        """Describe the programs that compute this array, without running them.
 
-        Their sweeps, what these read and write, and which engine runs each, and why.
-        ``format``: ``"text"``; ``"dot"``, for Graphviz; or ``"svg"``, a drawing by Graphviz'
-        command ``dot``, which must be installed for it.
+        Parameters
+        ----------
+        format : {"text", "dot", "svg"}, default "text"
+            ``"text"`` lists the programs, ``"dot"`` gives a graph for Graphviz, and ``"svg"`` a
+            drawing by the command ``dot`` of Graphviz, which must be installed.
+
+        Returns
+        -------
+        str
+            For each program its passes over memory (``sweeps``), the arrays that these read and
+            write, and the engine that runs each pass, with the reason. For an array that is
+            already computed, the programs that computed it.
+
+        Notes
+        -----
+        Sends no request.
         """
         stored = stored_table(self)
         known = stored.node.known
@@ -166,16 +266,60 @@ class DistArray(Arithmetic):
     reshape, squeeze = rearrange.reshape_method, shapes.squeeze
     ravel = flatten = rearrange.ravel
 
-    def transpose(self, *axes: Any) -> Any:
-        """As ``numpy.transpose``."""
+    def transpose(self, *axes: int | tuple[int, ...] | None) -> DistArray:
+        """Return the array with its axes in another order, like ``numpy.ndarray.transpose``.
+
+        Parameters
+        ----------
+        *axes : int or tuple of int, optional
+            The axes in their new order, as separate arguments or as one tuple. The default reverses
+            them.
+
+        Returns
+        -------
+        DistArray
+            The transpose; lazy, without data transfer.
+
+        Raises
+        ------
+        ValueError
+            If ``axes`` is not a permutation of the axes.
+        """
         given = axes[0] if len(axes) == 1 else axes or None
-        return transposed.transpose(self, given)
+        return transposed.transpose(self, given)  # type: ignore[no-any-return]
 
     nonzero = take_put.nonzero
 
-    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
-        """The elements where ``condition`` is true; lazy."""
-        return take_put.compress(condition, self, axis, out)
+    def compress(
+        self,
+        condition: DistArray | npt.ArrayLike,
+        axis: int | None = None,
+        out: DistArray | None = None,
+    ) -> DistArray:
+        """Return the elements, rows or columns for which a condition is true.
+
+        Parameters
+        ----------
+        condition : DistArray or array_like of bool
+            Vector with one value for each place along ``axis``; a shorter one is extended by False.
+        axis : int, optional
+            Axis along which to select. None (default) selects elements of the flattened array.
+        out : DistArray, optional
+            Array of the result's shape that receives the result.
+
+        Returns
+        -------
+        DistArray
+            The selected elements; lazy.
+
+        Raises
+        ------
+        ValueError
+            If ``condition`` is not a vector.
+        IndexError
+            If ``condition`` is true beyond the end of the axis.
+        """
+        return take_put.compress(condition, self, axis, out)  # type: ignore[no-any-return]
 
     take = take_put.take
 
@@ -184,8 +328,23 @@ class DistArray(Arithmetic):
     repeat, swapaxes = repeating.repeat, rearrange.swapaxes
     diagonal, trace = diagonals.diagonal, diagonals.trace
 
-    def fill(self, value: Any) -> None:
-        """Let every element be ``value``."""
+    def fill(self, value: DistArray | float) -> None:
+        """Set every element to one value.
+
+        Parameters
+        ----------
+        value : number or DistArray
+            New value, a scalar.
+
+        Raises
+        ------
+        ValueError
+            If ``value`` is not a scalar.
+
+        Notes
+        -----
+        Lazy: the array is rebound to the new value.
+        """
         if np.ndim(value):
             raise ValueError(
                 f"fill: setting an array element with a sequence of shape {np.shape(value)}; "
@@ -196,7 +355,13 @@ class DistArray(Arithmetic):
     clip, round = elementwise.clip, elementwise.round
 
     def conj(self) -> DistArray:
-        """The array itself: its elements are real."""
+        """Return the array itself: its elements are real.
+
+        Returns
+        -------
+        DistArray
+            This array.
+        """
         return self
 
     conjugate = conj
@@ -222,8 +387,26 @@ class DistArray(Arithmetic):
         check_version(api_version)
         return self.session.namespace
 
-    def to_device(self, device: Any, /, *, stream: Any = None) -> DistArray:
-        """The array itself: ``"servers"`` is the only device. ``ValueError`` for another."""
+    def to_device(self, device: str, /, *, stream: None = None) -> DistArray:
+        """Return the array itself, as the array API asks for it.
+
+        Parameters
+        ----------
+        device : str
+            Must be ``"servers"``, the only device.
+        stream : None, optional
+            Must be None.
+
+        Returns
+        -------
+        DistArray
+            This array.
+
+        Raises
+        ------
+        ValueError
+            If another device or a stream is given. Use ``x.numpy()`` for a copy on the client.
+        """
         if device != self.device or stream is not None:
             raise ValueError(
                 f"device={device!r}: arrays are on {self.device!r}; to the client by x.numpy()"

@@ -188,7 +188,7 @@ greater: Compare elements, ``x1 > x2``.
     [1.0, 2.0, 3.0]; 2 -> [False, False,  True] bool
 greater_equal: Compare elements, ``x1 >= x2``.
     [1.0, 2.0, 3.0]; 2 -> [False,  True,  True] bool
-isfinite: Test whether each element is finite: neither infinite nor NaN.
+isfinite: Test whether each element is finite: not infinite and not NaN.
     [1.0, np.inf, np.nan] -> [ True, False, False] bool
 isnan: Test whether each element is NaN.
     [1.0, np.inf, np.nan] -> [False, False,  True] bool

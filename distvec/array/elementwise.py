@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,11 @@ import numpy.typing as npt
 from distvec.array import docstrings, reductions
 from distvec.array.core.handle import stored_table
 from distvec.array.core.keywords import store
-from distvec.array.core.operators import Arithmetic, as_array, elementwise
+from distvec.array.core.operators import A, Arithmetic, as_array, elementwise
 from distvec.array.core.shapes import full
 from distvec.array.indexing.setitem import set_item
 from distvec.array.transposed import supports_column_split
 from ps_backend.program import ops
-
-A = TypeVar("A", bound=Arithmetic)
 
 
 def apply(name: str, *operands: Any) -> Any:
@@ -66,10 +64,42 @@ def op_function(name: str) -> Callable[..., Any]:
     return round if name == "round" else _function(name)
 
 
-def round(x: A, decimals: int = 0, out: Any = None) -> A:
-    """Rounded half to even at ``decimals`` decimal places; integers stay as they are.
+def round(x: A, decimals: int = 0, out: A | None = None) -> A:
+    """Round each element half to even.
 
-    Source: ``numpy.round``, which scales, rounds and scales back.
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    decimals : int, default 0
+        Number of decimal places; a negative number rounds to tens, hundreds and so on.
+    out : DistArray, optional
+        Array that receives the result.
+
+    Returns
+    -------
+    DistArray
+        Lazy rounded array. Floats keep their dtype; integers stay unchanged for ``decimals >= 0``.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is not a DistArray, or booleans are rounded to other than 0 decimals.
+
+    See Also
+    --------
+    numpy.round : The same function of arrays on the client.
+
+    Notes
+    -----
+    Like NumPy, it multiplies by a power of ten, rounds, and divides again.
+
+    Examples
+    --------
+    >>> dv.round(ps.array([0.5, 1.5, 2.25]))
+    DistArray([0., 2., 2.], dtype=float64, shape=(3,))
+    >>> ps.array([1.25, 3.14159]).round(1)
+    DistArray([1.2, 3.1], dtype=float64, shape=(2,))
     """
     array_among("round", (x,))
     result = _round(x, operator.index(decimals))
@@ -93,13 +123,87 @@ def _round(x: A, decimals: int) -> A:
     return elementwise(x, reduce, apply("round", elementwise(x, enlarge, x, scale)), scale)
 
 
-def where(condition: Any, x: Any, y: Any) -> Any:
-    """``x`` where ``condition`` is true, ``y`` elsewhere."""
-    return apply("where", condition, x, y)
+def where(condition: A | npt.ArrayLike, x: A | npt.ArrayLike, y: A | npt.ArrayLike) -> A:
+    """Choose elements of ``x`` or ``y`` by a condition.
+
+    Parameters
+    ----------
+    condition : DistArray or bool
+        Selects ``x`` for true elements and ``y`` for false ones.
+    x, y : DistArray or number
+        Values to choose from, broadcast with ``condition``.
+
+    Returns
+    -------
+    DistArray
+        Lazy array with the broadcast shape and the common dtype of ``x`` and ``y``.
+
+    Raises
+    ------
+    TypeError
+        If no operand is a DistArray.
+
+    See Also
+    --------
+    numpy.where : The same function of arrays on the client.
+
+    Notes
+    -----
+    The call sends no request. It is evaluated in the pass over memory of the expression that uses
+    it.
+
+    Examples
+    --------
+    >>> x = ps.array([-1.0, 2.0, -3.0])
+    >>> dv.where(x > 0, x, 0.0)
+    DistArray([0., 2., 0.], dtype=float64, shape=(3,))
+    """
+    return apply("where", condition, x, y)  # type: ignore[no-any-return]
 
 
-def clip(x: A, min: Any = None, max: Any = None, out: Any = None) -> A:
-    """Values of ``x`` limited to ``[min, max]``; a limit of None does not limit."""
+def clip(
+    x: A,
+    min: A | npt.ArrayLike | None = None,
+    max: A | npt.ArrayLike | None = None,
+    out: A | None = None,
+) -> A:
+    """Limit the elements to an interval.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    min : number or DistArray, optional
+        Lower limit, broadcast to ``x``. None (default) sets no limit.
+    max : number or DistArray, optional
+        Upper limit, broadcast to ``x``. None (default) sets no limit.
+    out : DistArray, optional
+        Array that receives the result.
+
+    Returns
+    -------
+    DistArray
+        Lazy array of the limited elements.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is not a DistArray.
+
+    See Also
+    --------
+    numpy.clip : The same function of arrays on the client.
+
+    Notes
+    -----
+    If ``min`` exceeds ``max``, the result is ``max``. A limit that an integer dtype cannot exceed
+    is ignored.
+
+    Examples
+    --------
+    >>> dv.clip(ps.array([-1.0, 0.5, 3.0]), 0.0, 1.0)
+    DistArray([0. , 0.5, 1. ], dtype=float64, shape=(3,))
+    """
     array_among("clip", (x,))
     if x.dtype.kind in "iu":  # as NumPy, whatever cannot be exceeded is no limit
         limits = np.iinfo(x.dtype)
@@ -115,36 +219,154 @@ def clip(x: A, min: Any = None, max: Any = None, out: Any = None) -> A:
 
 
 @supports_column_split()
-def full_like(x: A, fill_value: Any, dtype: Any = None) -> A:
-    """``fill_value`` in the shape (and dtype, unless given) of ``x``."""
+def full_like(x: A, fill_value: float, dtype: npt.DTypeLike | None = None) -> A:
+    """Create an array filled with one value, in the shape of another array.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array that gives shape, session and default dtype.
+    fill_value : number
+        Value of every element.
+    dtype : dtype, optional
+        Dtype of the result. Default: the dtype of ``x``.
+
+    Returns
+    -------
+    DistArray
+        Lazy array; it allocates no memory until it is stored.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is not a DistArray, or ``fill_value`` is not a scalar.
+
+    Examples
+    --------
+    >>> dv.full_like(ps.array([1.0, 2.0]), 7)
+    DistArray([7., 7.], dtype=float64, shape=(2,))
+    """
     array_among("full_like", (x,))
     kind = x.dtype if dtype is None else dtype
     return full(x, x.shape, fill_value, kind)
 
 
-def zeros_like(x: A, dtype: Any = None) -> A:
-    """Zeros in the shape of ``x``."""
+def zeros_like(x: A, dtype: npt.DTypeLike | None = None) -> A:
+    """Create an array of zeros in the shape of another array.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array that gives shape, session and default dtype.
+    dtype : dtype, optional
+        Dtype of the result. Default: the dtype of ``x``.
+
+    Returns
+    -------
+    DistArray
+        Lazy array; it allocates no memory until it is stored.
+
+    Examples
+    --------
+    >>> dv.zeros_like(ps.array([1.0, 2.0]))
+    DistArray([0., 0.], dtype=float64, shape=(2,))
+    """
     return full_like(x, 0, dtype)
 
 
-def ones_like(x: A, dtype: Any = None) -> A:
-    """Ones in the shape of ``x``."""
+def ones_like(x: A, dtype: npt.DTypeLike | None = None) -> A:
+    """Create an array of ones in the shape of another array.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array that gives shape, session and default dtype.
+    dtype : dtype, optional
+        Dtype of the result. Default: the dtype of ``x``.
+
+    Returns
+    -------
+    DistArray
+        Lazy array; it allocates no memory until it is stored.
+
+    Examples
+    --------
+    >>> dv.ones_like(ps.array([1.0, 2.0]))
+    DistArray([1., 1.], dtype=float64, shape=(2,))
+    """
     return full_like(x, 1, dtype)
 
 
-def empty_like(x: A, dtype: Any = None) -> A:
-    """Zeros in the shape of ``x``: lazily made, they cost no more than memory without values."""
+def empty_like(x: A, dtype: npt.DTypeLike | None = None) -> A:
+    """Create an array in the shape of another one; its elements are zeros.
+
+    Lazy zeros cost no more than uninitialised memory, so this function returns ``zeros_like``.
+    """
     return full_like(x, 0, dtype)
 
 
-def astype(x: A, dtype: Any, *, copy: bool = True) -> A:
-    """``x`` in another dtype."""
+def astype(x: A, dtype: npt.DTypeLike, *, copy: bool = True) -> A:
+    """Return an array in another dtype.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    dtype : dtype
+        Boolean, integer or floating dtype of the result.
+    copy : bool, default True
+        Accepted for compatibility with the array API; has no effect.
+
+    Returns
+    -------
+    DistArray
+        Lazy array in the new dtype.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is not a DistArray, or servers do not support the dtype.
+
+    Examples
+    --------
+    >>> dv.astype(ps.array([1.5, 2.5]), "int64")
+    DistArray([1, 2], dtype=int64, shape=(2,))
+    """
     array_among("astype", (x,))
     return x.astype(dtype, copy=copy)
 
 
 def evaluate(*arrays: Arithmetic) -> None:
-    """Compute several arrays at once: what they share is computed once, in common messages."""
+    """Evaluate several arrays together.
+
+    Parameters
+    ----------
+    *arrays : DistArray
+        Arrays to evaluate. Arrays of one session share requests and passes over memory; numbers
+        and NumPy arrays are ignored.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array or a number, such as a list.
+
+    See Also
+    --------
+    distvec.DistArray.persist : Evaluate one array.
+
+    Notes
+    -----
+    A common part of several expressions is computed once. The cost is one request per server and
+    program, usually one.
+
+    Examples
+    --------
+    >>> x = ps.array([1.0, 2.0, 3.0])
+    >>> total, squares = x.sum(), (x * x).sum()
+    >>> dv.evaluate(total, squares)
+    >>> float(total), float(squares)
+    (6.0, 14.0)
+    """
     by_session: dict[int, list[Arithmetic]] = {}
     for array in arrays:
         if isinstance(array, Arithmetic):
@@ -170,10 +392,45 @@ def numpy_clip(
 
 
 def nan_to_num(
-    x: A, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+    x: A,
+    copy: bool = True,
+    nan: A | float = 0.0,
+    posinf: A | float | None = None,
+    neginf: A | float | None = None,
 ) -> A:
-    """``x`` with numbers for NaN and infinities: the greatest and the least, unless others are
-    given. ``copy=False`` changes ``x``.
+    """Replace NaN and infinities by numbers.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array. Arrays of integers and booleans are returned unchanged.
+    copy : bool, default True
+        False rebinds ``x`` to the result.
+    nan : number, default 0.0
+        Value for NaN.
+    posinf : number, optional
+        Value for infinity. Default: the largest number of the dtype.
+    neginf : number, optional
+        Value for minus infinity. Default: the most negative number of the dtype.
+
+    Returns
+    -------
+    DistArray
+        Lazy array without NaN and infinities.
+
+    Raises
+    ------
+    ValueError
+        If a replacement does not broadcast to the shape of ``x``.
+
+    See Also
+    --------
+    numpy.nan_to_num : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.nan_to_num(ps.array([1.0, np.nan, np.inf]), posinf=100.0)
+    DistArray([  1.,   0., 100.], dtype=float64, shape=(3,))
     """
     if as_array("nan_to_num", x).dtype.kind != "f":
         return x.copy() if copy else x
@@ -192,7 +449,23 @@ def nan_to_num(
 
 
 def real(x: A) -> A:
-    """The real part: the array itself."""
+    """Return the array itself: its elements are real.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+
+    Returns
+    -------
+    DistArray
+        The same array.
+
+    Examples
+    --------
+    >>> ps.array([1.0, 2.0]).real
+    DistArray([1., 2.], dtype=float64, shape=(2,))
+    """
     return as_array("real", x)
 
 
@@ -207,7 +480,23 @@ def refuse_imag(x: A, value: Any) -> None:
 
 
 def imag(x: A) -> A:
-    """The imaginary part: zeros."""
+    """Return the imaginary part: zeros, as all elements are real.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+
+    Returns
+    -------
+    DistArray
+        Lazy zeros of the shape and dtype of ``x``.
+
+    Examples
+    --------
+    >>> ps.array([1.0, 2.0]).imag
+    DistArray([0., 0.], dtype=float64, shape=(2,))
+    """
     return zeros_like(as_array("imag", x))
 
 
@@ -263,10 +552,43 @@ def _equals(x: A, value: float) -> A:
     return elementwise(x, "equal", x, value)
 
 
-def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
-    """Elementwise ``|a - b| <= atol + rtol * |b|``; infinities are close to themselves alone.
+def isclose(
+    a: A | npt.ArrayLike,
+    b: A | npt.ArrayLike,
+    rtol: A | npt.ArrayLike = 1e-5,
+    atol: A | npt.ArrayLike = 1e-8,
+    equal_nan: bool = False,
+) -> A:
+    """Test which elements of two arrays are close.
 
-    Source: ``numpy.isclose``. Lazy. Arrays and lists of the client are put on the servers.
+    Elements are close if ``|a - b| <= atol + rtol * |b|``, or if they are equal.
+
+    Parameters
+    ----------
+    a, b : DistArray or array_like
+        Arrays to compare; at least one is a DistArray. Arrays and lists on the client are copied to
+        the servers.
+    rtol : float, default 1e-5
+        Relative tolerance.
+    atol : float, default 1e-8
+        Absolute tolerance.
+    equal_nan : bool, default False
+        Whether two NaN are close.
+
+    Returns
+    -------
+    DistArray
+        Lazy boolean array of the broadcast shape.
+
+    See Also
+    --------
+    distvec.allclose : Test whether all elements are close.
+    numpy.isclose : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.isclose(ps.array([1.0, 2.0]), [1.0 + 1e-9, 2.1])
+    DistArray([ True, False], dtype=bool, shape=(2,))
     """
     a, b, rtol, atol = put_operands("isclose", a, b, rtol, atol)
     expected = _as_float(b)
@@ -278,7 +600,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
         result = result | apply(
             "logical_and", _apply_test("isnan", a), _apply_test("isnan", expected)
         )
-    return result
+    return result  # type: ignore[no-any-return]
 
 
 def put_operands(name: str, *operands: Any) -> list[Any]:
@@ -308,13 +630,73 @@ def _apply_test(name: str, value: Any) -> Any:
     return apply(name, value) if isinstance(value, Arithmetic) else getattr(np, name)(value)
 
 
-def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are close, in the sense of ``isclose``."""
+def allclose(
+    a: Arithmetic | npt.ArrayLike,
+    b: Arithmetic | npt.ArrayLike,
+    rtol: Arithmetic | npt.ArrayLike = 1e-5,
+    atol: Arithmetic | npt.ArrayLike = 1e-8,
+    equal_nan: bool = False,
+) -> bool:
+    """Test whether all elements of two arrays are close.
+
+    Parameters
+    ----------
+    a, b : DistArray or array_like
+        Arrays to compare, as in ``isclose``.
+    rtol : float, default 1e-5
+        Relative tolerance.
+    atol : float, default 1e-8
+        Absolute tolerance.
+    equal_nan : bool, default False
+        Whether two NaN are close.
+
+    Returns
+    -------
+    bool
+        True if ``isclose`` is true for all elements.
+
+    See Also
+    --------
+    distvec.isclose : Test element by element.
+
+    Notes
+    -----
+    Evaluates the comparison; this counts as an implicit evaluation.
+
+    Examples
+    --------
+    >>> dv.allclose(ps.array([1.0, 2.0]), [1.0 + 1e-9, 2.0])
+    True
+    """
     return bool(reductions.all(isclose(a, b, rtol, atol, equal_nan)))
 
 
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    """Whether shapes and elements are equal; with ``equal_nan`` NaN is equal to NaN."""
+def array_equal(
+    a1: Arithmetic | npt.ArrayLike, a2: Arithmetic | npt.ArrayLike, equal_nan: bool = False
+) -> bool:
+    """Test whether two arrays have the same shape and equal elements.
+
+    Parameters
+    ----------
+    a1, a2 : DistArray or array_like
+        Arrays to compare; at least one is a DistArray.
+    equal_nan : bool, default False
+        Whether two NaN are equal.
+
+    Returns
+    -------
+    bool
+        True if shapes and elements are equal.
+
+    Notes
+    -----
+    Evaluates the comparison; this counts as an implicit evaluation.
+
+    Examples
+    --------
+    >>> dv.array_equal(ps.array([1.0, 2.0]), [1.0, 2.0])
+    True
+    """
     if np.shape(a1) != np.shape(a2):
         return False
     a1, a2 = put_operands("array_equal", a1, a2)
@@ -324,8 +706,28 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     return bool(reductions.all(same))
 
 
-def array_equiv(a1: Any, a2: Any) -> bool:
-    """Whether elements are equal once the shapes are broadcast; False where these cannot be."""
+def array_equiv(a1: Arithmetic | npt.ArrayLike, a2: Arithmetic | npt.ArrayLike) -> bool:
+    """Test whether two arrays are equal after broadcasting.
+
+    Parameters
+    ----------
+    a1, a2 : DistArray or array_like
+        Arrays to compare; at least one is a DistArray.
+
+    Returns
+    -------
+    bool
+        True if the shapes can be broadcast and the elements are then equal.
+
+    Notes
+    -----
+    Evaluates the comparison; this counts as an implicit evaluation.
+
+    Examples
+    --------
+    >>> dv.array_equiv(ps.array([[2.0], [2.0]]), ps.array([2.0]))
+    True
+    """
     try:
         np.broadcast_shapes(np.shape(a1), np.shape(a2))
     except ValueError:

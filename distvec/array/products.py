@@ -8,13 +8,15 @@ small operand to the servers and stays there.
 from __future__ import annotations
 
 import operator
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from distvec.array.core.handle import Handle, check_session, express, host_array, make
 from distvec.array.core.keywords import store
-from distvec.array.core.operators import Arithmetic, Deferred, as_array, as_operand, elementwise
+from distvec.array.core.operators import A, Arithmetic, Deferred, as_array, as_operand, elementwise
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.indexing.pull_push import as_indices
 from distvec.array.reductions import axis_of, count_nonzero, keep_axes, max, min, reduce_along
@@ -30,17 +32,48 @@ from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type, client_type, summed
 
-A = TypeVar("A", bound=Arithmetic)
-
 _FLOAT = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
 
 
-def dot(x: Any, y: Any, out: Any = None) -> Any:
-    """``numpy.dot``: a scalar operand multiplies, else as ``@``; lazy.
+def dot(x: A | npt.ArrayLike, y: A | npt.ArrayLike, out: A | None = None) -> A:
+    """Compute the dot product of two arrays.
 
-    The inner product of two vectors is one pass without a temporary, accumulated wide as
-    their sum is. ``out`` must have the dtype and the shape of the result.
+    Parameters
+    ----------
+    x, y : DistArray, array_like or number
+        Operands; at least one is a DistArray. Beside a table, a small operand can be a NumPy array.
+    out : DistArray, optional
+        Array of the result's shape and dtype that receives the result.
+
+    Returns
+    -------
+    DistArray
+        Lazy inner product of two vectors, a scalar; otherwise ``x @ y``. A scalar operand
+        multiplies each element.
+
+    Raises
+    ------
+    ValueError
+        If the shapes are not aligned, or ``out`` does not fit.
+    TypeError
+        If no operand is a DistArray, or an operand is a large array on the client.
+
+    See Also
+    --------
+    distvec.matmul : The operator ``@``.
+    numpy.dot : The same function of arrays on the client.
+
+    Notes
+    -----
+    The inner product of two vectors takes one pass over memory, without a temporary array. Floats
+    are accumulated in float64.
+
+    Examples
+    --------
+    >>> x = ps.array([1.0, 2.0, 3.0])
+    >>> dv.dot(x, x)
+    DistArray(14.0, dtype=float64, shape=())
     """
     first, second = both(x, y, "dot")
     is_scaled = first.ndim == 0 or second.ndim == 0
@@ -48,15 +81,48 @@ def dot(x: Any, y: Any, out: Any = None) -> Any:
         result = elementwise(first, "multiply", first, second)
     else:
         result = _product(first, second, "dot")
-    return store(out, result, "dot", "no")
+    return store(out, result, "dot", "no")  # type: ignore[no-any-return]
 
 
-def matmul(x: Any, y: Any, out: Any = None) -> Any:
-    """``x @ y`` of vectors and tables; lazy. Errors as NumPy's.
+def matmul(x: A | npt.ArrayLike, y: A | npt.ArrayLike, out: A | None = None) -> A:
+    """Multiply vectors and tables, ``x @ y``.
 
-    Beside a table, a small operand may be a NumPy array.
+    Parameters
+    ----------
+    x, y : DistArray or array_like
+        Vectors or tables; at least one is a DistArray. Beside a table, a small operand can be a
+        NumPy array.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+
+    Returns
+    -------
+    DistArray
+        Lazy product.
+
+    Raises
+    ------
+    ValueError
+        If an operand is a scalar, or the shapes are not aligned.
+    TypeError
+        If no operand is a DistArray, or an operand is a large array on the client.
+
+    See Also
+    --------
+    numpy.matmul : The same function of arrays on the client.
+
+    Notes
+    -----
+    A product along the split axis, such as ``T.T @ U``, is small and is stored on the client. A
+    product along the rows, such as ``T @ v``, sends ``v`` to every server and stays there.
+
+    Examples
+    --------
+    >>> T = ps.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> dv.matmul(T, np.array([1.0, 1.0]))
+    DistArray([3., 7.], dtype=float64, shape=(2,))
     """
-    return store(out, _matmul(x, y), "matmul", "same_kind")
+    return store(out, _matmul(x, y), "matmul", "same_kind")  # type: ignore[no-any-return]
 
 
 def matmul_in_place(x: Any, y: Any) -> Any:
@@ -205,7 +271,35 @@ def _inner(graph: Graph, x: Node, y: Node, wide: np.dtype[Any], result: np.dtype
 
 
 def vecdot(x: A, y: A, *, axis: int = -1) -> A:
-    """Inner products along ``axis`` (array API): of two vectors, or of the rows of two tables."""
+    """Compute inner products along an axis.
+
+    Parameters
+    ----------
+    x, y : DistArray
+        Two vectors, or tables whose rows (or columns) are multiplied in pairs; they are broadcast.
+    axis : int, default -1
+        Axis of the vectors.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy vector with one inner product for each row or column.
+
+    Raises
+    ------
+    ValueError
+        If an operand is a scalar, or the lengths along ``axis`` differ.
+
+    See Also
+    --------
+    numpy.vecdot : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> T = ps.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> dv.vecdot(T, T)
+    DistArray([ 5., 25.], dtype=float64, shape=(2,))
+    """
     x, y = both(x, y, "vecdot")
     if x.is_split_by_columns or y.is_split_by_columns:
         if x.ndim == y.ndim == 2:
@@ -283,9 +377,32 @@ def _magnitude(x: A) -> A:
 
 
 def vdot(x: A, y: A) -> A:
-    """The inner product of all elements of two arrays; lazy.
+    """Compute the inner product of all elements of two arrays.
 
-    Beside a table, a small operand may be a NumPy array.
+    Parameters
+    ----------
+    x, y : DistArray or array_like
+        Arrays of the same size. Beside a table, a small operand can be a NumPy array.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar.
+
+    Raises
+    ------
+    ValueError
+        If the sizes differ.
+
+    See Also
+    --------
+    numpy.vdot : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> T = ps.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> dv.vdot(T, T)
+    DistArray(30.0, dtype=float64, shape=())
     """
     x, y = both(x, y, "vdot")
     if x.is_split_by_columns or y.is_split_by_columns:
@@ -315,8 +432,38 @@ def outer(x: A, y: Any, /) -> A:
     return elementwise(column, "multiply", column, reshape(y, (1, y.size)))
 
 
-def tensordot(x: A, y: A, /, axes: Any = 2) -> Any:
-    """Sums of products over ``axes``: ``0``, ``1`` or ``2``, or the axes of each; lazy."""
+def tensordot(x: A, y: A, /, axes: int | tuple[int | Sequence[int], int | Sequence[int]] = 2) -> A:
+    """Sum products over chosen axes of two arrays.
+
+    Parameters
+    ----------
+    x, y : DistArray or array_like
+        Operands; at least one is a DistArray.
+    axes : int or pair of int or sequence of int, default 2
+        Number of axes to sum over: the last of ``x`` and the first of ``y``. A pair names the axes
+        of each.
+
+    Returns
+    -------
+    DistArray
+        Lazy result, of rank 2 at most.
+
+    Raises
+    ------
+    NotImplementedError
+        If the result has more than two axes.
+
+    See Also
+    --------
+    numpy.tensordot : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> T = ps.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> dv.tensordot(T, T, axes=((0,), (0,)))
+    DistArray([[10., 14.],
+               [14., 20.]], dtype=float64, shape=(2, 2))
+    """
     x, y = both(x, y, "tensordot")
     if isinstance(axes, int):
         pairs = list(range(x.ndim - axes, x.ndim)), list(range(axes))
@@ -333,20 +480,51 @@ def tensordot(x: A, y: A, /, axes: Any = 2) -> Any:
         return vdot(x, y)
     first: Any = x.T if summed[0][0] == 0 and x.ndim == 2 else x  # type: ignore[attr-defined]
     second: Any = y.T if summed[0][1] == 1 else y  # type: ignore[attr-defined]
-    return first @ second
+    return first @ second  # type: ignore[no-any-return]
 
 
-def row_dot(x: Any, i: Any, y: Any, j: Any) -> Any:
-    """``x[i[t]] @ y[j[t]]`` for each t: inner products of rows of two tables, shape ``(m,)``; lazy.
+def row_dot(x: A, i: npt.ArrayLike, y: A, j: npt.ArrayLike) -> A:
+    """Compute inner products of chosen rows of two tables.
 
-        scores = dv.row_dot(words, centres, contexts, others)
+    The result has ``x[i[t]] @ y[j[t]]`` for each ``t``, like ``numpy.vecdot(x[i], y[j])``.
 
-    ``i``, ``j``: vectors of m integers on the client, negative ones from the end, repeats allowed.
-    It is ``numpy.vecdot(x[i], y[j])``. Of two tables that are split by columns no row travels: each
-    server has a part of every row, and sends m sums for some of its blocks of columns. Of tables
-    that are split by rows, the servers that hold ``y[j]`` send these rows to others. One message to
-    each server, and the same bits on any number of them. ``TypeError`` where one table is split by
-    rows and one by columns.
+    Parameters
+    ----------
+    x : DistArray
+        Table of shape ``(n, k)``.
+    i : array_like of int
+        Vector of ``m`` row indices of ``x`` on the client; negative ones count from the end.
+    y : DistArray
+        Table with ``k`` columns, split like ``x``.
+    j : array_like of int
+        Vector of ``m`` row indices of ``y``.
+
+    Returns
+    -------
+    DistArray
+        Lazy vector of shape ``(m,)``.
+
+    Raises
+    ------
+    TypeError
+        If an operand is not a table, or one is split by rows and the other by columns.
+    ValueError
+        If the tables differ in the number of columns, or ``i`` and ``j`` in length.
+    IndexError
+        If an index is out of bounds.
+
+    Notes
+    -----
+    One request per server. If both tables are split by columns, rows stay on their servers, and
+    each server sends ``m`` partial sums. If both are split by rows, servers exchange the rows
+    ``y[j]``. Results are bitwise identical for any number of servers.
+
+    Examples
+    --------
+    >>> words = ps.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> contexts = ps.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> dv.row_dot(words, [0, 1, 1], contexts, [0, 0, 1])
+    DistArray([1., 3., 4.], dtype=float64, shape=(3,))
     """
     for one in (x, y):
         if not isinstance(one, Handle) or one.ndim != 2:
@@ -365,5 +543,5 @@ def row_dot(x: Any, i: Any, y: Any, j: Any) -> Any:
     if len(rows) != len(others):
         raise ValueError(f"row_dot: {len(rows)} indices of x, and {len(others)} of y")
     if not len(rows):
-        return x.session.array(np.empty(0, np.result_type(x.dtype, y.dtype)))
-    return np.vecdot(x[rows], y[others])
+        return x.session.array(np.empty(0, np.result_type(x.dtype, y.dtype)))  # type: ignore[no-any-return]
+    return np.vecdot(x[rows], y[others])  # type: ignore[index, no-any-return]

@@ -451,17 +451,41 @@ def key_of(seed: Any, stream: int) -> int:
 
 
 class AliasTable:
-    """Draws of ``0, ..., n - 1`` with probabilities as given: a table, made once, in O(n).
+    """Draw integers with given probabilities from a table that is built once.
 
-        table = dv.AliasTable(counts ** 0.75)
-        negatives = table.draw(np.arange(1000), seed=7)
+    A draw depends on the seed and a counter alone. So it can be repeated on the client, on a
+    server, in a Spark task that runs again, or in a row program, such as ``table.draw(keys * 8 +
+    k)``.
 
-    A draw is a function of seed and counter alone, so it is repeated wherever it is needed: in a
-    task that runs again, on a server, or in a function of rows, ``table.draw(keys * 8 + k)``. There
-    the table goes along with each call, 16 bytes an entry.
+    Parameters
+    ----------
+    weights : array_like
+        Vector of shape ``(n,)``: non-negative weights of ``0, ..., n - 1`` with a positive, finite
+        sum.
 
-    Source: A. J. Walker, ACM Trans. Math. Softw. 3 (1977) 253-256; made by sweeping over prefix
-    sums of what places have too little and too much: L. Huebschle-Schneider, P. Sanders, ESA 2019.
+    Raises
+    ------
+    ValueError
+        If ``weights`` is not such a vector.
+
+    Notes
+    -----
+    It takes O(n) time to build and O(1) time for each draw. A row program carries the table with
+    each call, 16 bytes for each entry.
+
+    References
+    ----------
+    A. J. Walker, ACM Trans. Math. Softw. 3 (1977) 253-256. The table is built by a pass over prefix
+    sums: L. Huebschle-Schneider, P. Sanders, ESA 2019.
+
+    Examples
+    --------
+    >>> table = dv.AliasTable([1.0, 0.0, 3.0])
+    >>> table.probabilities
+    array([0.25, 0.  , 0.75])
+    >>> draws = table.draw(np.arange(1000), seed=7)
+    >>> np.unique(draws)
+    array([0, 2])
     """
 
     def __init__(self, weights: npt.ArrayLike) -> None:
@@ -484,15 +508,40 @@ class AliasTable:
 
     @property
     def probabilities(self) -> npt.NDArray[np.float64]:
-        """How likely each place is, as the table has it: shape ``(n,)``."""
+        """Return the probability of each place, as the table represents it.
+
+        Returns
+        -------
+        numpy.ndarray
+            Vector of float64, of shape ``(n,)``, that sums to 1.
+        """
         given_away = np.bincount(self._alias, 1.0 - self._threshold, len(self))
         found: npt.NDArray[np.float64] = (self._threshold + given_away) / len(self)
         return found
 
-    def draw(self, counters: Any, *, seed: int = 0) -> Any:
-        """A place for each of ``counters``, int64 of their shape; lazy of arrays on the servers.
+    def draw(self, counters: Arithmetic | npt.ArrayLike, *, seed: int = 0) -> Any:
+        """Draw a place for each counter.
 
-        ``counters``: integers; equal ones draw the same. No message.
+        Parameters
+        ----------
+        counters : DistArray or array_like of int
+            Counters; equal counters draw the same place.
+        seed : int, default 0
+            Seed; other seeds give other draws.
+
+        Returns
+        -------
+        DistArray or numpy.ndarray
+            Array of int64 in the shape of ``counters``; lazy if they are on the servers.
+
+        Raises
+        ------
+        TypeError
+            If the counters are not integers.
+
+        Notes
+        -----
+        Sends no request.
         """
         scaled = uniform_at(counters, seed) * float(len(self))
         place = np.minimum(np.floor(scaled), len(self) - 1.0).astype(np.int64)

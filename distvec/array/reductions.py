@@ -9,7 +9,7 @@ import operator
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from distvec.array.core.keywords import (
     store,
     where_mask,
 )
-from distvec.array.core.operators import Arithmetic, as_array, elementwise
+from distvec.array.core.operators import A, Arithmetic, as_array, elementwise
 from distvec.array.core.shapes import full, reshape
 from distvec.array.transposed import exchange_axes, supports_column_split
 from distvec.graph import build
@@ -35,8 +35,6 @@ from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type, client_type
-
-A = TypeVar("A", bound=Arithmetic)
 
 _FLOAT = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
@@ -230,10 +228,50 @@ argmin, argmax = reduction_function("argmin"), reduction_function("argmax")
 
 @supports_column_split()
 def mean(
-    x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
-    where: Any = True,
+    x: A, axis: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None, out: A |
+    None = None, keepdims: bool = False, *, where: A | npt.ArrayLike = True,
 ) -> A:  # fmt: skip
-    """Arithmetic mean, accumulated in float64; of nothing NaN, with NumPy's ``RuntimeWarning``."""
+    """Compute the arithmetic mean, of all elements or along an axis.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array of rank 0, 1 or 2.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    dtype : dtype, optional
+        Dtype of the result. Default: floats keep theirs, other dtypes give float64.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+    where : array_like of bool, default True
+        Mask that is broadcast to ``x``; only elements with a true mask are reduced.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis.
+
+    Raises
+    ------
+    AxisError
+        If ``x`` does not have the axis.
+
+    See Also
+    --------
+    numpy.mean : The same function of arrays on the client.
+
+    Notes
+    -----
+    Elements are accumulated in float64. The mean of an empty array is NaN, with NumPy's
+    ``RuntimeWarning``. The evaluation takes one request per server and one pass over memory.
+
+    Examples
+    --------
+    >>> dv.mean(ps.array([[1.0, 2.0], [3.0, 6.0]]), axis=0)
+    DistArray([2., 4.], dtype=float64, shape=(2,))
+    """
     axis_of(x, "mean", axis)
     natural = x.dtype if x.dtype.kind == "f" else _FLOAT
     keepdims = keepdims is not NOT_GIVEN and bool(keepdims)
@@ -261,31 +299,126 @@ def is_empty(x: Arithmetic) -> bool:
 
 
 @supports_column_split()
-def count_nonzero(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
-    """Number of elements that are not zero, as int64."""
+def count_nonzero(x: A, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> A:
+    """Count the elements that are not zero.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array of rank 0, 1 or 2.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) counts in all elements.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+
+    Returns
+    -------
+    DistArray
+        Lazy int64 scalar, or lazy int64 array without the reduced axis.
+
+    See Also
+    --------
+    numpy.count_nonzero : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.count_nonzero(ps.array([0.0, 2.0, 3.0]))
+    DistArray(2, dtype=int64, shape=())
+    """
     axis_of(x, "count_nonzero", axis)
     true = elementwise(x, "not_equal", x, 0) if x.dtype != _BOOL else x
     return _reduce_table(true, "sum", axis, keepdims)
 
 
-def softmax(x: A, axis: Any = None) -> A:
-    """Exponentials divided by their sum along ``axis``; lazy. One sweep along axis 1.
+def softmax(x: A, axis: int | tuple[int, ...] | None = None) -> A:
+    """Compute exponentials that are divided by their sum.
 
-    The largest element is subtracted first, so nothing overflows. Source: SciPy's ``softmax``.
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis along which the results sum to 1. None (default) uses all elements.
+
+    Returns
+    -------
+    DistArray
+        Lazy array of the shape of ``x``.
+
+    See Also
+    --------
+    scipy.special.softmax : The same function of arrays on the client.
+
+    Notes
+    -----
+    The largest element is subtracted first, so the exponentials do not overflow. Along axis 1 of a
+    table the evaluation takes one pass over memory.
+
+    Examples
+    --------
+    >>> dv.softmax(ps.array([[0.0, 0.0], [1.0, 0.0]]), axis=1)
+    DistArray([[0.5       , 0.5       ],
+               [0.73105858, 0.26894142]], dtype=float64, shape=(2, 2))
     """
     small = elementwise(x, "exp", elementwise(x, "subtract", x, _peak(x, axis)))
     return elementwise(x, "divide", small, sum(small, axis, keepdims=True))
 
 
-def log_softmax(x: A, axis: Any = None) -> A:
-    """The logarithm of ``softmax``, without its loss of digits; lazy."""
+def log_softmax(x: A, axis: int | tuple[int, ...] | None = None) -> A:
+    """Compute the logarithm of the softmax function, accurate for small probabilities.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis along which the probabilities sum to 1. None (default) uses all elements.
+
+    Returns
+    -------
+    DistArray
+        Lazy array of the shape of ``x``.
+
+    See Also
+    --------
+    scipy.special.log_softmax : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.log_softmax(ps.array([0.0, 1000.0]))
+    DistArray([-1000.,     0.], dtype=float64, shape=(2,))
+    """
     shifted = elementwise(x, "subtract", x, _peak(x, axis))
     total = sum(elementwise(x, "exp", shifted), axis, keepdims=True)
     return elementwise(x, "subtract", shifted, elementwise(x, "log", total))
 
 
-def logsumexp(x: A, axis: Any = None, *, keepdims: bool = False) -> A:
-    """``log(sum(exp(x)))`` along ``axis`` without overflow; lazy."""
+def logsumexp(x: A, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False) -> A:
+    """Compute ``log(sum(exp(x)))`` without overflow.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis.
+
+    See Also
+    --------
+    scipy.special.logsumexp : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.logsumexp(ps.array([0.0, 1000.0]))
+    DistArray(1000.0, dtype=float64, shape=())
+    """
     peak = _peak(x, axis)
     total = sum(elementwise(x, "exp", elementwise(x, "subtract", x, peak)), axis, keepdims=True)
     result = elementwise(x, "add", elementwise(x, "log", total), peak)

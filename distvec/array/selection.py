@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +148,7 @@ class Selection(DistArray):
     def node(self, node: Node) -> None:
         self._node = node
 
-    def explain(self, format: str = "text") -> str:
+    def explain(self, format: Literal["text", "dot", "svg"] = "text") -> str:
         """What would be counted and computed, were the elements put together now."""
         return self.fill_unselected(0).explain(format) if self.selects else super().explain(format)
 

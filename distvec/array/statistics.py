@@ -12,14 +12,22 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from distvec.array import reductions
 from distvec.array.core.handle import express, host_array, is_split_by_columns, make
 from distvec.array.core.keywords import NOT_GIVEN, is_given, store
-from distvec.array.core.operators import Arithmetic, as_array, as_operand, elementwise, raise_if_any
+from distvec.array.core.operators import (
+    A,
+    Arithmetic,
+    as_array,
+    as_operand,
+    elementwise,
+    raise_if_any,
+)
 from distvec.array.core.shapes import broadcast_to, reshape, squeeze
 from distvec.array.elementwise import apply, full_like
 from distvec.array.transposed import supports_column_split, transpose
@@ -27,21 +35,62 @@ from distvec.graph import build
 from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
 
-A = TypeVar("A", bound=Arithmetic)
-
 _FLOAT = np.dtype(np.float64)
 
 
 @supports_column_split()
 def var(
-    x: A, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, mean: Any = NOT_GIVEN, correction: Any = NOT_GIVEN,
+    x: A, axis: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None, out: A |
+    None = None, ddof: float = 0, keepdims: bool = False, *, where: A | npt.ArrayLike = True, mean:
+    A | npt.ArrayLike = NOT_GIVEN, correction: float = NOT_GIVEN,
 ) -> A:  # fmt: skip
-    """Mean of the squared deviations from the mean, ``ddof`` (or ``correction``) taken off the
-    number of elements; NaN or infinity, with NumPy's ``RuntimeWarning``, where none is left.
+    """Compute the variance, of all elements or along an axis.
 
-    Two messages, each of one sweep that reads ``x``: the mean, then the deviations; one where
-    ``mean=`` (of the shape that ``keepdims=True`` gives) is known. Source: NumPy's two passes.
+    Parameters
+    ----------
+    x : DistArray
+        Input array of rank 0, 1 or 2.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    dtype : dtype, optional
+        Dtype of the result. Default: floats keep theirs, other dtypes give float64.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    ddof : float, default 0
+        Subtracted from the number of elements in the divisor.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+    where : array_like of bool, default True
+        Mask that is broadcast to ``x``; only elements with a true mask are reduced.
+    mean : array_like, optional
+        Known mean, of the shape that ``keepdims=True`` gives.
+    correction : float, optional
+        Name of ``ddof`` in the array API.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis.
+
+    Raises
+    ------
+    ValueError
+        If both ``ddof`` and ``correction`` are given.
+
+    See Also
+    --------
+    numpy.var : The same function of arrays on the client.
+
+    Notes
+    -----
+    Two requests per server, each with one pass over memory: the mean, then the deviations from it.
+    With ``mean`` it is one. If the divisor is 0, the result is NaN or infinity, with NumPy's
+    ``RuntimeWarning``.
+
+    Examples
+    --------
+    >>> dv.var(ps.array([1.0, 2.0, 3.0, 6.0]))
+    DistArray(3.5, dtype=float64, shape=())
     """
     exact = _var(x, axis, keepdims, where, mean, taken(ddof, correction))
     return store(out, exact.astype(result_dtype(x, dtype)), "var", "unsafe")
@@ -49,10 +98,48 @@ def var(
 
 @supports_column_split()
 def std(
-    x: A, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, mean: Any = NOT_GIVEN, correction: Any = NOT_GIVEN,
+    x: A, axis: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None, out: A |
+    None = None, ddof: float = 0, keepdims: bool = False, *, where: A | npt.ArrayLike = True, mean:
+    A | npt.ArrayLike = NOT_GIVEN, correction: float = NOT_GIVEN,
 ) -> A:  # fmt: skip
-    """The square root of ``var``, which says more."""
+    """Compute the standard deviation, of all elements or along an axis.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array of rank 0, 1 or 2.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    dtype : dtype, optional
+        Dtype of the result. Default: floats keep theirs, other dtypes give float64.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    ddof : float, default 0
+        Subtracted from the number of elements in the divisor.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+    where : array_like of bool, default True
+        Mask that is broadcast to ``x``; only elements with a true mask are reduced.
+    mean : array_like, optional
+        Known mean, of the shape that ``keepdims=True`` gives.
+    correction : float, optional
+        Name of ``ddof`` in the array API.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis.
+
+    See Also
+    --------
+    distvec.var : The square of the result; it has the same cost.
+    numpy.std : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.std(ps.array([1.0, 2.0, 3.0]), ddof=1)
+    DistArray(1.0, dtype=float64, shape=())
+    """
     exact = _var(x, axis, keepdims, where, mean, taken(ddof, correction))
     result = elementwise(x, "sqrt", exact).astype(result_dtype(x, dtype))
     return store(out, result, "std", "same_kind")
@@ -102,8 +189,45 @@ def result_dtype(x: Arithmetic, dtype: Any) -> np.dtype[Any]:
     return x.dtype if x.dtype.kind == "f" else _FLOAT
 
 
-def ptp(x: A, axis: Any = None, out: Any = None, keepdims: Any = False) -> A:
-    """Largest less smallest element, in one sweep."""
+def ptp(
+    x: A, axis: int | tuple[int, ...] | None = None, out: A | None = None, keepdims: bool = False
+) -> A:
+    """Compute the range: the largest element minus the smallest.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis.
+
+    Raises
+    ------
+    ValueError
+        If there are no elements to reduce.
+
+    See Also
+    --------
+    numpy.ptp : The same function of arrays on the client.
+
+    Notes
+    -----
+    One request per server and one pass over memory.
+
+    Examples
+    --------
+    >>> dv.ptp(ps.array([3.0, -1.0, 2.0]))
+    DistArray(4.0, dtype=float64, shape=())
+    """
     most = reductions.max(as_array("ptp", x), axis, keepdims=keepdims)
     least = reductions.min(x, axis, keepdims=keepdims)
     return store(out, elementwise(x, "subtract", most, least), "ptp", "same_kind")
@@ -111,12 +235,53 @@ def ptp(x: A, axis: Any = None, out: Any = None, keepdims: Any = False) -> A:
 
 @supports_column_split()
 def average(
-    x: A, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
-) -> Any:
-    """The mean with ``weights`` of the shape of ``x``, or of its length along ``axis``.
+    x: A,
+    axis: int | tuple[int, ...] | None = None,
+    weights: A | npt.ArrayLike | None = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
+) -> A | tuple[A, A]:
+    """Compute the weighted average, of all elements or along an axis.
 
-    ``returned``: the sum of the weights as well. With weights an implicit evaluation, as weights
-    that sum to zero are a ``ZeroDivisionError``.
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    weights : DistArray or array_like, optional
+        Weights of the shape of ``x``, or a vector of its length along ``axis``. Default: all 1.
+    returned : bool, default False
+        Whether to return the sum of the weights, too.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+
+    Returns
+    -------
+    DistArray or tuple of DistArray
+        The average, and with ``returned`` the sum of the weights.
+
+    Raises
+    ------
+    ZeroDivisionError
+        If the weights sum to zero.
+    TypeError
+        If the weights differ in shape from ``x`` and ``axis`` is not given.
+
+    See Also
+    --------
+    numpy.average : The same function of arrays on the client.
+
+    Notes
+    -----
+    Lazy without weights. With weights the result is evaluated, to check their sum; this counts as
+    an implicit evaluation.
+
+    Examples
+    --------
+    >>> dv.average(ps.array([1.0, 4.0]), weights=ps.array([3.0, 1.0]))
+    DistArray(1.75, dtype=float64, shape=())
     """
     as_array("average", x)
     axis = reductions.as_axis_tuple(axis)
@@ -158,30 +323,126 @@ def _broadcast_weight(weight: A, x: A) -> A:
 
 
 def nansum(
-    x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = NOT_GIVEN, where: Any = True,
+    x: A, axis: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None, out: A |
+    None = None, keepdims: bool = False, initial: A | float = NOT_GIVEN, where: A | npt.ArrayLike =
+    True,
 ) -> A:  # fmt: skip
-    """Sum of what is not NaN."""
+    """Sum the elements that are not NaN.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    dtype : dtype, optional
+        Dtype to cast the elements to first; the result has it, too.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+    initial : number, optional
+        Value that is added to the sum.
+    where : array_like of bool, default True
+        Mask that is broadcast to ``x``; only elements with a true mask are reduced.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis.
+
+    See Also
+    --------
+    numpy.nansum : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.nansum(ps.array([1.0, np.nan, 2.0]))
+    DistArray(3.0, dtype=float64, shape=())
+    """
     rest = _without(as_array("nansum", x), 0)
     result: A = reductions.sum(rest, axis, dtype, out, keepdims, initial, where)
     return result
 
 
 def nanprod(
-    x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    initial: Any = NOT_GIVEN, where: Any = True,
+    x: A, axis: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None, out: A |
+    None = None, keepdims: bool = False, initial: A | float = NOT_GIVEN, where: A | npt.ArrayLike =
+    True,
 ) -> A:  # fmt: skip
-    """Product of what is not NaN."""
+    """Multiply the elements that are not NaN.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    dtype : dtype, optional
+        Dtype to cast the elements to first; the result has it, too.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+    initial : number, optional
+        Value that the product is multiplied by.
+    where : array_like of bool, default True
+        Mask that is broadcast to ``x``; only elements with a true mask are reduced.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis.
+
+    See Also
+    --------
+    numpy.nanprod : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.nanprod(ps.array([3.0, np.nan, 2.0]))
+    DistArray(6.0, dtype=float64, shape=())
+    """
     rest = _without(as_array("nanprod", x), 1)
     result: A = reductions.prod(rest, axis, dtype, out, keepdims, initial, where)
     return result
 
 
 def nanmean(
-    x: A, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
-    where: Any = True,
+    x: A, axis: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None, out: A |
+    None = None, keepdims: bool = False, *, where: A | npt.ArrayLike = True,
 ) -> A:  # fmt: skip
-    """Mean of what is not NaN; NaN where nothing is left."""
+    """Compute the mean of the elements that are not NaN.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    dtype : dtype, optional
+        Dtype of the result. Default: floats keep theirs, other dtypes give float64.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+    where : array_like of bool, default True
+        Mask that is broadcast to ``x``; only elements with a true mask are reduced.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis; NaN if all elements are NaN.
+
+    See Also
+    --------
+    numpy.nanmean : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.nanmean(ps.array([1.0, np.nan, 2.0]))
+    DistArray(1.5, dtype=float64, shape=())
+    """
     if as_array("nanmean", x).dtype.kind != "f":
         return reductions.mean(x, axis, dtype, out, keepdims, where=where)
     kind = _inexact(x, dtype, out)
@@ -191,10 +452,48 @@ def nanmean(
 
 
 def nanvar(
-    x: A, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, mean: Any = NOT_GIVEN, correction: Any = NOT_GIVEN,
+    x: A, axis: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None, out: A |
+    None = None, ddof: float = 0, keepdims: bool = False, *, where: A | npt.ArrayLike = True, mean:
+    A | npt.ArrayLike = NOT_GIVEN, correction: float = NOT_GIVEN,
 ) -> A:  # fmt: skip
-    """``var`` of what is not NaN; NaN where ``ddof`` leaves nothing. Two sweeps, as ``var``."""
+    """Compute the variance of the elements that are not NaN.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    dtype : dtype, optional
+        Dtype of the result. Default: floats keep theirs, other dtypes give float64.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    ddof : float, default 0
+        Subtracted from the number of elements in the divisor.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+    where : array_like of bool, default True
+        Mask that is broadcast to ``x``; only elements with a true mask are reduced.
+    mean : array_like, optional
+        Known mean, of the shape that ``keepdims=True`` gives.
+    correction : float, optional
+        Name of ``ddof`` in the array API.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis; NaN if the divisor is 0 or less.
+
+    See Also
+    --------
+    distvec.var : Variance of all elements, with the same cost.
+    numpy.nanvar : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.nanvar(ps.array([1.0, np.nan, 3.0]))
+    DistArray(1.0, dtype=float64, shape=())
+    """
     if as_array("nanvar", x).dtype.kind != "f":
         return var(
             x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction
@@ -205,10 +504,48 @@ def nanvar(
 
 
 def nanstd(
-    x: A, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-    keepdims: Any = False, *, where: Any = True, mean: Any = NOT_GIVEN, correction: Any = NOT_GIVEN,
+    x: A, axis: int | tuple[int, ...] | None = None, dtype: npt.DTypeLike | None = None, out: A |
+    None = None, ddof: float = 0, keepdims: bool = False, *, where: A | npt.ArrayLike = True, mean:
+    A | npt.ArrayLike = NOT_GIVEN, correction: float = NOT_GIVEN,
 ) -> A:  # fmt: skip
-    """The square root of ``nanvar``."""
+    """Compute the standard deviation of the elements that are not NaN.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axis to reduce. None (default) reduces all elements.
+    dtype : dtype, optional
+        Dtype of the result. Default: floats keep theirs, other dtypes give float64.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    ddof : float, default 0
+        Subtracted from the number of elements in the divisor.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+    where : array_like of bool, default True
+        Mask that is broadcast to ``x``; only elements with a true mask are reduced.
+    mean : array_like, optional
+        Known mean, of the shape that ``keepdims=True`` gives.
+    correction : float, optional
+        Name of ``ddof`` in the array API.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy array without the reduced axis; NaN if the divisor is 0 or less.
+
+    See Also
+    --------
+    distvec.nanvar : The square of the result.
+    numpy.nanstd : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> dv.nanstd(ps.array([1.0, np.nan, 3.0]))
+    DistArray(1.0, dtype=float64, shape=())
+    """
     if as_array("nanstd", x).dtype.kind != "f":
         return std(
             x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction
@@ -266,10 +603,50 @@ def _inexact(x: A, dtype: Any, out: Any) -> np.dtype[Any]:
     return kind
 
 
-def _place(name: str, instead: float) -> Callable[..., Any]:
+_PLACE_TEXT = """Return the index of the {extreme} element that is not NaN.
+
+Parameters
+----------
+x : DistArray
+    Input array.
+axis : int, optional
+    Axis to reduce. None (default) gives an index into the flattened array.
+out : DistArray, optional
+    Array of the result's shape that receives the result.
+keepdims : bool, default False
+    Keep each reduced axis with length 1.
+
+Returns
+-------
+DistArray
+    Scalar or vector of int64.
+
+Raises
+------
+ValueError
+    If all elements to reduce are NaN.
+
+See Also
+--------
+numpy.nan{name} : The same function of arrays on the client.
+
+Notes
+-----
+The result is evaluated together with the check for NaN; this counts as an implicit evaluation.
+
+Examples
+--------
+>>> dv.nan{name}(ps.array([np.nan, 3.0, 1.0]))
+DistArray({place}, dtype=int64, shape=())
+"""
+
+
+def _place(name: str, instead: float, extreme: str, place: int) -> Callable[..., Any]:
     locate = reductions.reduction_function(name)
 
-    def function(x: A, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> A:
+    def function(
+        x: A, axis: int | None = None, out: A | None = None, *, keepdims: bool = False
+    ) -> A:
         as_array(f"nan{name}", x)
         result: A = locate(_without(x, instead), axis, None, keepdims=keepdims)
         if x.dtype.kind == "f" and not reductions.is_empty(x):
@@ -279,31 +656,79 @@ def _place(name: str, instead: float) -> Callable[..., Any]:
         return store(out, result, f"nan{name}", "unsafe")
 
     function.__name__ = function.__qualname__ = f"nan{name}"
-    function.__doc__ = (
-        f"``{name}`` of what is not NaN. An implicit evaluation, which takes the result along: "
-        f"``ValueError`` where there is nothing else."
-    )
+    function.__doc__ = _PLACE_TEXT.format(name=name, extreme=extreme, place=place)
     return function
 
 
-nanargmin, nanargmax = _place("argmin", np.inf), _place("argmax", -np.inf)
+nanargmin, nanargmax = (
+    _place("argmin", np.inf, "smallest", 2),
+    _place("argmax", -np.inf, "largest", 1),
+)
 
 
 def cov(
-    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
-    fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
-) -> Any:  # fmt: skip
-    """The covariances of variables, which are vectors, the rows of tables, or with
-    ``rowvar=False`` their columns; those of ``m`` come before those of ``y``. Lazy.
+    m: A, y: A | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None,
+    fweights: A | npt.ArrayLike | None = None, aweights: A | npt.ArrayLike | None = None, *, dtype:
+    npt.DTypeLike | None = None,
+) -> A:  # fmt: skip
+    """Compute the covariance matrix of variables.
 
-    Of k columns ``(k, k)`` numbers, which the client keeps. Of n rows a table ``(n, n)``, for which
-    all of ``m`` goes through the client. Weights are looked at: implicit evaluations.
-    Source: ``numpy.cov``; accumulated in float64.
+    Parameters
+    ----------
+    m : DistArray
+        A vector is one variable; each row of a table is one variable, with observations along axis
+        1.
+    y : DistArray, optional
+        More variables with the same number of observations.
+    rowvar : bool, default True
+        False: the columns of tables are the variables.
+    bias : bool, default False
+        True divides by the number of observations ``n``, False by ``n - 1``.
+    ddof : int, optional
+        Divides by ``n - ddof`` instead; overrides ``bias``.
+    fweights : array_like of int, optional
+        How often each observation counts; shape ``(n,)``.
+    aweights : array_like, optional
+        Weight of each observation; shape ``(n,)``.
+    dtype : dtype, optional
+        Floating dtype of the result. Default: float64.
+
+    Returns
+    -------
+    DistArray
+        Lazy covariance matrix, or a lazy scalar for one variable.
+
+    Raises
+    ------
+    ValueError
+        If ``m`` and ``y`` differ in the number of observations.
+    TypeError
+        If ``dtype`` is not a floating dtype, or ``fweights`` are not integers.
+    NotImplementedError
+        If weights are given for two arrays.
+
+    See Also
+    --------
+    numpy.cov : The same function of arrays on the client.
+
+    Notes
+    -----
+    Two requests per server, each with one pass over memory: the means, then the products. The
+    ``k`` columns of a table give a ``(k, k)`` matrix that is stored on the client. The ``n`` rows
+    of a table give an ``(n, n)`` table on the servers, and all of ``m`` passes through the client.
+    Weights are checked with implicit evaluations.
+
+    Examples
+    --------
+    >>> T = ps.array([[1.0, 2.0], [3.0, 6.0]])
+    >>> dv.cov(T, rowvar=False)
+    DistArray([[2., 4.],
+               [4., 8.]], dtype=float64, shape=(2, 2))
     """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
     kind = _FLOAT if dtype is None else check_dtype(dtype)
-    if rowvar and np.ndim(m) == 2 and not len(m):
+    if rowvar and np.ndim(m) == 2 and not len(m):  # type: ignore[arg-type]
         kind = _FLOAT  # of no variables, as NumPy, whatever dtype= says
     if kind.kind != "f":
         raise TypeError(
@@ -318,7 +743,7 @@ def cov(
                 "cov: weights of two arrays; put their columns together first, as in "
                 "numpy.cov(numpy.column_stack([x, y]), rowvar=False, aweights=w)"
             )
-        return _weighted_covariance(given[0], fweights, aweights, taken).astype(kind)
+        return _weighted_covariance(given[0], fweights, aweights, taken).astype(kind)  # type: ignore[no-any-return]
     if given[0].shape[-1] != given[-1].shape[-1]:
         raise ValueError(
             f"cov: {given[0].shape[-1]} observations of the one array and {given[-1].shape[-1]} of "
@@ -328,18 +753,50 @@ def cov(
     freedom = _freedom(given[0], taken)
     if len(away) == 1:
         products = away[0] @ transpose(away[0])
-        return squeeze(products / freedom).astype(kind)
-    return (_blocks(away) / freedom).astype(kind)
+        return squeeze(products / freedom).astype(kind)  # type: ignore[no-any-return]
+    return (_blocks(away) / freedom).astype(kind)  # type: ignore[no-any-return]
 
 
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
-    """The correlations of variables: their covariances, as of ``cov``, over their deviations."""
+def corrcoef(
+    x: A, y: A | None = None, rowvar: bool = True, *, dtype: npt.DTypeLike | None = None
+) -> A:
+    """Compute the matrix of Pearson correlation coefficients of variables.
+
+    Parameters
+    ----------
+    x : DistArray
+        A vector is one variable; each row of a table is one variable, with observations along axis
+        1.
+    y : DistArray, optional
+        More variables with the same number of observations.
+    rowvar : bool, default True
+        False: the columns of tables are the variables.
+    dtype : dtype, optional
+        Floating dtype of the result. Default: float64.
+
+    Returns
+    -------
+    DistArray
+        Lazy matrix of coefficients between -1 and 1; NaN for a variable that is constant.
+
+    See Also
+    --------
+    distvec.cov : The covariances, with the same cost.
+    numpy.corrcoef : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> T = ps.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]])
+    >>> dv.corrcoef(T, rowvar=False).numpy().round(3)
+    array([[1., 1.],
+           [1., 1.]])
+    """
     c = cov(x, y, rowvar, dtype=dtype)
     if c.ndim == 0:
         return c / c  # NaN of what does not vary
     deviations = apply("sqrt", _diagonal(c))
     ratio = c / reshape(deviations, (-1, 1)) / deviations
-    return apply("minimum", apply("maximum", ratio, -1.0), 1.0)
+    return apply("minimum", apply("maximum", ratio, -1.0), 1.0)  # type: ignore[no-any-return]
 
 
 def _diagonal(c: Any) -> Any:

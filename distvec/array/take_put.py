@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.core.handle import Handle, check_cast, check_not_slice, host_array, make
 from distvec.array.core.keywords import store
-from distvec.array.core.operators import Arithmetic, elementwise, raise_if_any
+from distvec.array.core.operators import A, Arithmetic, elementwise, raise_if_any
 from distvec.array.core.shapes import broadcast_to, expand_dims, reshape
 from distvec.array.elementwise import apply, array_among, where, zeros_like
 from distvec.array.indexing.getitem import get_item
@@ -18,9 +19,37 @@ from distvec.array.indexing.setitem import set_item
 from distvec.array.manipulation.join import column_stack, row_index
 from ps_backend.program.types import array_type
 
+Mode = Literal["raise", "wrap", "clip"]
+"""What becomes of indices out of bounds."""
 
-def nonzero(x: Any) -> tuple[Any, ...]:
-    """Indices of the elements that are not zero, as ``numpy.nonzero``; lazy, selections."""
+
+def nonzero(x: A) -> tuple[A, ...]:
+    """Return the indices of the elements that are not zero.
+
+    Parameters
+    ----------
+    x : DistArray
+        Vector or table.
+
+    Returns
+    -------
+    tuple of DistArray
+        One lazy int64 vector for each axis; their length is known after an evaluation.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` has rank 0.
+
+    See Also
+    --------
+    numpy.nonzero : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> ps.array([0.0, 2.0, 3.0]).nonzero()
+    (DistArray([1, 2], dtype=int64, shape=(2,)),)
+    """
     if x.ndim == 0:
         raise ValueError(
             "Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() "
@@ -160,10 +189,50 @@ def _truth(x: Any) -> Any:
 # --- by indices -----------------------------------------------------------------------------------
 
 
-def take(x: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
-    """Elements, rows or columns at ``indices``: ``numpy.take``. Without an axis of all elements."""
+def take(
+    x: A,
+    indices: A | npt.ArrayLike,
+    axis: int | None = None,
+    out: A | None = None,
+    mode: Mode = "raise",
+) -> A:
+    """Take elements, rows or columns at indices.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array to take from.
+    indices : DistArray or array_like of int
+        Places along ``axis``; negative ones count from the end.
+    axis : int, optional
+        Axis of the indices. None (default) takes from the flattened array.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    mode : {"raise", "wrap", "clip"}, default "raise"
+        How to treat indices out of bounds.
+
+    Returns
+    -------
+    DistArray
+        Lazy array of the taken elements.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of bounds and ``mode`` is "raise". Indices on the servers are checked
+        when the result is evaluated.
+
+    See Also
+    --------
+    numpy.take : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> ps.array([1.0, 2.0, 3.0]).take([2, 0])
+    DistArray([3., 1.], dtype=float64, shape=(2,))
+    """
     array_among("take", (x,))
-    return store(out, _take(x, indices, axis, mode), "take", "unsafe")
+    return store(out, _take(x, indices, axis, mode), "take", "unsafe")  # type: ignore[no-any-return]
 
 
 def _take(x: Any, indices: Any, axis: Any, mode: str) -> Any:
@@ -176,8 +245,41 @@ def _take(x: Any, indices: Any, axis: Any, mode: str) -> Any:
     return get_item(x, wanted if number == 0 else (slice(None), wanted))
 
 
-def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    """``x.flat[ind] = v``, with ``v`` repeated as often as it takes: ``numpy.put``."""
+def put(
+    x: Arithmetic,
+    ind: Arithmetic | npt.ArrayLike,
+    v: Arithmetic | npt.ArrayLike,
+    mode: Mode = "raise",
+) -> None:
+    """Set elements at indices into the flattened array.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array that is rebound to the changed value.
+    ind : DistArray or array_like of int
+        Indices into the flattened array.
+    v : DistArray or array_like
+        Values in the order of ``ind``; a shorter sequence is repeated.
+    mode : {"raise", "wrap", "clip"}, default "raise"
+        How to treat indices out of bounds.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of bounds and ``mode`` is "raise".
+
+    See Also
+    --------
+    numpy.put : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> x = ps.array([1.0, 2.0, 3.0])
+    >>> x.put([0, 2], [10.0, 30.0])
+    >>> x
+    DistArray([10.,  2., 30.], dtype=float64, shape=(3,))
+    """
     array_among("put", (x,))
     if x.ndim != 1:
         with x.write_lock:
@@ -324,10 +426,44 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
     return result
 
 
-def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    """Of each element the choice with the number that ``a`` has there: ``numpy.choose``.
+def choose(a: A, choices: Sequence[Any], out: A | None = None, mode: Mode = "raise") -> A:
+    """Choose each element from one of several arrays.
 
-    One sweep. With ``mode="raise"`` an implicit evaluation: ``ValueError`` for a number of none.
+    Parameters
+    ----------
+    a : DistArray of int
+        Number of the choice for each element.
+    choices : sequence of DistArray or number
+        Values to choose from, broadcast to the shape of ``a``.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+    mode : {"raise", "wrap", "clip"}, default "raise"
+        How to treat numbers without a choice.
+
+    Returns
+    -------
+    DistArray
+        Lazy array of the chosen elements.
+
+    Raises
+    ------
+    ValueError
+        If a number has no choice and ``mode`` is "raise".
+    TypeError
+        If ``a`` does not hold integers.
+
+    See Also
+    --------
+    numpy.choose : The same function of arrays on the client.
+
+    Notes
+    -----
+    One pass over memory. With ``mode="raise"`` the numbers are checked with an implicit evaluation.
+
+    Examples
+    --------
+    >>> ps.array([0, 1, 0]).choose([ps.array([1.0, 2.0, 3.0]), 10.0])
+    DistArray([ 1., 10.,  3.], dtype=float64, shape=(3,))
     """
     array_among("choose", (a, *choices, out))
     count = len(choices)
@@ -346,7 +482,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         result = where(number <= position, choices[position], result)
     if count == 1:
         result = where(number == 0, result, result)
-    return store(out, result.astype(dtype), "choose", "unsafe")
+    return store(out, result.astype(dtype), "choose", "unsafe")  # type: ignore[no-any-return]
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ from distvec.array.core.keywords import (
     store,
     where_mask,
 )
-from distvec.array.core.operators import Arithmetic, as_array, as_operand, elementwise
+from distvec.array.core.operators import A, Arithmetic, as_array, as_operand, elementwise
 from distvec.array.core.shapes import full, reshape
 from distvec.array.indexing.getitem import get_item
 from distvec.array.manipulation.join import concatenate
@@ -49,8 +49,6 @@ from distvec.graph.node import Graph, Node
 from ps_backend.program import collectives, ops
 from ps_backend.program.collectives import SCANS, Scan
 from ps_backend.program.types import FLOATS, Row, array_type, client_type
-
-A = TypeVar("A", bound=Arithmetic)
 
 
 def cumulative_sum(
@@ -71,25 +69,90 @@ def cumulative_prod(
 
 
 @supports_column_split(unnamed=NotImplemented)
-def cumsum(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
-    """Running sums along ``axis``, or of all elements row by row; lazy."""
+def cumsum(
+    a: A, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: A | None = None
+) -> A:
+    """Compute running sums.
+
+    Parameters
+    ----------
+    a : DistArray
+        Input array.
+    axis : int, optional
+        Axis to sum along. None (default) uses the flattened array.
+    dtype : dtype, optional
+        Dtype to cast the elements to first; the result has it, too.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+
+    Returns
+    -------
+    DistArray
+        Lazy running sums.
+
+    See Also
+    --------
+    numpy.cumsum : The same function of arrays on the client.
+
+    Notes
+    -----
+    Along axis 0 the evaluation takes two requests per server. Results are bitwise identical for any
+    number of servers. Floats are accumulated in float64.
+
+    Examples
+    --------
+    >>> ps.array([1.0, 2.0, 3.0]).cumsum()
+    DistArray([1., 3., 6.], dtype=float64, shape=(3,))
+    """
     return _flat_or_along(a, "add", axis, dtype, out)
 
 
 @supports_column_split(unnamed=NotImplemented)
-def cumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
-    """Running products along ``axis``, or of all elements row by row; lazy."""
+def cumprod(
+    a: A, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: A | None = None
+) -> A:
+    """Compute running products.
+
+    Parameters
+    ----------
+    a : DistArray
+        Input array.
+    axis : int, optional
+        Axis to multiply along. None (default) uses the flattened array.
+    dtype : dtype, optional
+        Dtype to cast the elements to first; the result has it, too.
+    out : DistArray, optional
+        Array of the result's shape that receives the result.
+
+    Returns
+    -------
+    DistArray
+        Lazy running products.
+
+    See Also
+    --------
+    numpy.cumprod : The same function of arrays on the client.
+
+    Notes
+    -----
+    The same cost as ``cumsum``.
+
+    Examples
+    --------
+    >>> ps.array([1.0, 2.0, 3.0]).cumprod()
+    DistArray([1., 2., 6.], dtype=float64, shape=(3,))
+    """
     return _flat_or_along(a, "multiply", axis, dtype, out)
 
 
 def nancumsum(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     """Running sums of what is not NaN; lazy."""
-    return cumsum(_without_nan(a, 0), axis, dtype, out)
+    return cumsum(_without_nan(a, 0), axis, dtype, out)  # type: ignore[no-any-return]
 
 
 def nancumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
     """Running products of what is not NaN; lazy."""
-    return cumprod(_without_nan(a, 1), axis, dtype, out)
+    return cumprod(_without_nan(a, 1), axis, dtype, out)  # type: ignore[no-any-return]
 
 
 @supports_column_split(1)
@@ -297,21 +360,44 @@ def _check_indices(ufunc: np.ufunc, indices: Any, length: int) -> npt.NDArray[np
 _FLOAT = np.dtype(np.float64)
 
 
-def linear_recurrence(a: Any, b: Any, initial: Any = 0.0) -> Any:
-    """``y[t] = a[t] * y[t - 1] + b[t]`` along axis 0, with ``y[-1] = initial``; lazy.
+def linear_recurrence(
+    a: A | npt.ArrayLike, b: A | npt.ArrayLike, initial: A | npt.ArrayLike = 0.0
+) -> Any:
+    """Solve the linear recurrence ``y[t] = a[t] * y[t - 1] + b[t]`` along axis 0.
 
-    ``a`` and ``b`` are broadcast: vectors or tables, one of them may be a number, or a row for all
-    ``t`` of a table. ``initial`` is a number, or one for each column. The result is in the dtype of
-    the floats among them, else float64; it is computed in float64. Of NumPy's arrays alone it is
-    NumPy's, so that an algorithm runs on either.
+    Parameters
+    ----------
+    a : DistArray or array_like
+        Factors: a vector or a table, a number, or one row for all ``t`` of a table.
+    b : DistArray or array_like
+        Terms, broadcast against ``a``.
+    initial : DistArray or array_like, default 0.0
+        Value of ``y[-1]``: a number, or one for each column.
 
-    On the servers a movement of two phases: two messages to each, 8 bytes for each border of blocks
-    and column between them, 24 where ``a`` differs from row to row. Each block is computed row by
-    row, from what the blocks before lead to: the same bits on any number of servers, and those of
-    the loop for 1024 rows and less.
+    Returns
+    -------
+    DistArray or numpy.ndarray
+        Lazy array of the broadcast shape, in the dtype of the floats among the operands, otherwise
+        float64. Without a DistArray among the operands it is a NumPy array.
 
-    ``ValueError`` for shapes that do not fit, ``TypeError`` for long arrays of the client beside
-    those of the servers, or tables that are split by columns.
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    TypeError
+        If an operand is split by columns, or a long array on the client stands beside arrays on the
+        servers.
+
+    Notes
+    -----
+    It computes in float64. Two requests per server; servers exchange 8 to 24 bytes for each block
+    border and column. Results are bitwise identical for any number of servers, and up to 1024 rows
+    to the plain loop.
+
+    Examples
+    --------
+    >>> dv.linear_recurrence(0.5, ps.array([8.0, 4.0, 2.0]))
+    DistArray([8., 8., 6.], dtype=float64, shape=(3,))
     """
     given = (a, b, initial)
     if any(is_split_by_columns(one) for one in given):

@@ -6,14 +6,14 @@ servers, each value travels to the server that has its neighbours, and its place
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from distvec.array.collectives.core import as_vector, collective, common_session
 from distvec.array.core.handle import check_session, make
-from distvec.array.core.operators import Arithmetic
+from distvec.array.core.operators import A, Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import apply, where
 from distvec.array.indexing.getitem import get_item
@@ -25,16 +25,53 @@ from ps_backend.program.collectives import SEARCH
 from ps_backend.program.types import array_type
 
 
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    """Where ``v`` would be inserted into ``a``, a sorted vector, to keep it sorted; lazy.
+def searchsorted(
+    a: A | npt.ArrayLike,
+    v: A | npt.ArrayLike,
+    side: Literal["left", "right"] = "left",
+    sorter: A | npt.ArrayLike | None = None,
+) -> A:
+    """Find the indices at which values would be inserted into a sorted vector.
 
-    For ``a`` of the client elementwise. For ``a`` on the servers four messages to each server, and
-    16 bytes for each float64 whose place another server has.
+    Parameters
+    ----------
+    a : DistArray or array_like
+        Sorted vector.
+    v : DistArray or array_like
+        Values to look up. At least one of ``a`` and ``v`` is a DistArray.
+    side : {"left", "right"}, default "left"
+        Whether equal elements come after ("left") or before ("right") the inserted value.
+    sorter : DistArray or array_like of int, optional
+        Indices that sort ``a``, if it is not sorted.
+
+    Returns
+    -------
+    DistArray
+        Lazy int64 array of the shape of ``v``.
+
+    Raises
+    ------
+    ValueError
+        If ``a`` is not a vector, or ``side`` is unknown.
+
+    See Also
+    --------
+    numpy.searchsorted : The same function of arrays on the client.
+
+    Notes
+    -----
+    If ``a`` is on the client, this is an elementwise operation. If it is on the servers, it takes
+    four requests per server.
+
+    Examples
+    --------
+    >>> ps.array([1.0, 2.0, 3.0]).searchsorted([1.5, 3.0])
+    DistArray([1, 2], dtype=int64, shape=(2,))
     """
     session = common_session(a, v, "searchsorted")
     if side not in ("left", "right"):
         raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
-    if np.ndim(a) != 1:
+    if np.ndim(a) != 1:  # type: ignore[arg-type]
         raise ValueError("object of too small depth for desired array")
     if sorter is not None:
         a = _apply_sorter(session, a, sorter)
@@ -43,8 +80,8 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     kind = check_dtype(np.result_type(table.dtype, values.dtype))
     found = values.materialized() if isinstance(values, Arithmetic) else session.array(values)
     if isinstance(table, Arithmetic) and not table.node.on_client:
-        return _found_on_servers(table.materialized().astype(kind), found.astype(kind), side)
-    return rank_in_table(found.astype(kind), read_table(table).astype(kind), side)
+        return _found_on_servers(table.materialized().astype(kind), found.astype(kind), side)  # type: ignore[no-any-return]
+    return rank_in_table(found.astype(kind), read_table(table).astype(kind), side)  # type: ignore[no-any-return]
 
 
 def read_table(a: Any) -> npt.NDArray[Any]:
@@ -104,7 +141,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     direction = _direction(bins)
     if direction == 0:
         raise ValueError("bins must be monotonically increasing or decreasing")
-    side = "left" if right else "right"
+    side: Literal["left", "right"] = "left" if right else "right"
     if direction < 0:
         ours = isinstance(bins, Arithmetic)
         backwards = get_item(bins, slice(None, None, -1)) if ours else np.asarray(bins)[::-1]

@@ -8,14 +8,16 @@ table nothing moves.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.collectives.core import collective
 from distvec.array.core.handle import check_not_slice, make
-from distvec.array.core.operators import Arithmetic
+from distvec.array.core.operators import A, Arithmetic
 from distvec.array.core.shapes import full, reshape
 from distvec.array.elementwise import array_among
 from distvec.array.indexing.getitem import get_item
@@ -45,11 +47,47 @@ def argsort(x: Any, /, axis: Any = -1, *, descending: bool = False, stable: bool
 
 
 def sort_in_place(
-    x: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+    x: Arithmetic,
+    axis: int = -1,
+    kind: str | None = None,
+    order: None = None,
+    *,
+    stable: bool | None = None,
 ) -> None:
-    """As ``numpy.ndarray.sort``: the array stands for the sorted one.
+    """Sort the array in place, like ``numpy.ndarray.sort``.
 
-    ``ValueError`` for a slice, as what it is of would not be sorted.
+    Parameters
+    ----------
+    x : DistArray
+        Array that is rebound to its sorted elements.
+    axis : int, default -1
+        Axis to sort along.
+    kind : str, optional
+        Accepted for compatibility with NumPy; the sort is always stable.
+    order : None, optional
+        Must be None: arrays have no fields.
+    stable : bool, optional
+        Accepted for compatibility with NumPy; the sort is always stable.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` is a slice of another array: the other array would not change.
+
+    See Also
+    --------
+    numpy.ndarray.sort : The same method of arrays on the client.
+
+    Notes
+    -----
+    Lazy. Along axis 0 the evaluation takes two requests per server. NaN comes last.
+
+    Examples
+    --------
+    >>> x = ps.array([3.0, 1.0, 2.0])
+    >>> x.sort()
+    >>> x
+    DistArray([1., 2., 3.], dtype=float64, shape=(3,))
     """
     check_not_slice(x)
     _check_kind(kind, order, stable)
@@ -60,12 +98,46 @@ def sort_in_place(
 
 
 def argsort_method(
-    x: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None,
-    descending: bool = False,
-) -> Any:  # fmt: skip
-    """As ``numpy.ndarray.argsort``."""
+    x: A, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: bool |
+    None = None, descending: bool = False,
+) -> A:  # fmt: skip
+    """Return the indices that sort the array.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array to sort.
+    axis : int, default -1
+        Axis to sort along. None sorts the flattened array.
+    kind : str, optional
+        Accepted for compatibility with NumPy; the sort is always stable.
+    order : None, optional
+        Must be None: arrays have no fields.
+    stable : bool, optional
+        Accepted for compatibility with NumPy; the sort is always stable.
+    descending : bool, default False
+        Whether the largest element comes first.
+
+    Returns
+    -------
+    DistArray
+        Lazy int64 array of the shape of ``x``.
+
+    See Also
+    --------
+    numpy.argsort : The same function of arrays on the client.
+
+    Notes
+    -----
+    Along axis 0 the evaluation takes two requests per server. Equal elements keep their order.
+
+    Examples
+    --------
+    >>> ps.array([3.0, 1.0, 2.0]).argsort()
+    DistArray([1, 2, 0], dtype=int64, shape=(3,))
+    """
     _check_kind(kind, order, stable)
-    return argsort(at_least_vector(x), axis, descending=descending)
+    return argsort(at_least_vector(x), axis, descending=descending)  # type: ignore[no-any-return]
 
 
 def at_least_vector(x: Any) -> Any:
@@ -82,28 +154,132 @@ def partition(
 
 
 def argpartition(
-    a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
-) -> Any:
-    """As ``numpy.argpartition``, by ``argsort``."""
+    a: A,
+    kth: int | Sequence[int],
+    axis: int | None = -1,
+    kind: str = "introselect",
+    order: None = None,
+) -> A:
+    """Return the indices that partition the array.
+
+    Parameters
+    ----------
+    a : DistArray
+        Array to partition.
+    kth : int or sequence of int
+        Places whose elements must be in their sorted position.
+    axis : int, default -1
+        Axis to partition along. None uses the flattened array.
+    kind : str, default "introselect"
+        Accepted for compatibility with NumPy; has no effect.
+    order : None, optional
+        Must be None: arrays have no fields.
+
+    Returns
+    -------
+    DistArray
+        Lazy int64 array of the shape of ``a``: the indices that sort it.
+
+    Raises
+    ------
+    ValueError
+        If a place in ``kth`` is out of bounds.
+
+    See Also
+    --------
+    numpy.argpartition : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> ps.array([3.0, 1.0, 2.0]).argpartition(1)
+    DistArray([1, 2, 0], dtype=int64, shape=(3,))
+    """
     a = at_least_vector(a)
     _check_kth(a, kth, axis, order)
-    return argsort(a, axis)
+    return argsort(a, axis)  # type: ignore[no-any-return]
 
 
 def partition_in_place(
-    x: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None
+    x: Arithmetic,
+    kth: int | Sequence[int],
+    axis: int = -1,
+    kind: str = "introselect",
+    order: None = None,
 ) -> None:
-    """As ``numpy.ndarray.partition``."""
+    """Partition the array in place, like ``numpy.ndarray.partition``.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array that is rebound to its partitioned elements.
+    kth : int or sequence of int
+        Places whose elements must be in their sorted position.
+    axis : int, default -1
+        Axis to partition along.
+    kind : str, default "introselect"
+        Accepted for compatibility with NumPy; has no effect.
+    order : None, optional
+        Must be None: arrays have no fields.
+
+    Raises
+    ------
+    ValueError
+        If a place in ``kth`` is out of bounds.
+
+    Notes
+    -----
+    The array is sorted, which is a partition at every place.
+
+    Examples
+    --------
+    >>> x = ps.array([3.0, 1.0, 2.0])
+    >>> x.partition(1)
+    >>> x
+    DistArray([1., 2., 3.], dtype=float64, shape=(3,))
+    """
     _check_kth(x, kth, axis, order)
     sort_in_place(x, axis)
 
 
-def top_k(x: Any, k: int, /, *, axis: int = -1, largest: bool = True) -> tuple[Any, ...]:
-    """The ``k`` largest elements along ``axis`` (or smallest), largest first, and their indices.
+def top_k(
+    x: Arithmetic | npt.ArrayLike, k: int, /, *, axis: int = -1, largest: bool = True
+) -> tuple[Any, ...]:
+    """Return the ``k`` largest or smallest elements, and their indices.
 
-    Of arrays on the servers, lazy, and of NumPy's. NaN is the largest; of equal elements the first
-    ones count. ``ValueError`` unless there are ``k``. Two messages to each server along axis 0, of
-    which each sends ``k`` elements at most; floats of a vector come by their indices, in one more.
+    Parameters
+    ----------
+    x : DistArray or numpy.ndarray
+        Vector or table.
+    k : int
+        Number of elements, from 0 to the length of the axis.
+    axis : int, default -1
+        Axis to select along.
+    largest : bool, default True
+        False selects the smallest elements.
+
+    Returns
+    -------
+    values : DistArray or numpy.ndarray
+        The elements, in descending order; in ascending order for ``largest=False``.
+    indices : DistArray or numpy.ndarray
+        Their int64 indices along ``axis``.
+
+    Raises
+    ------
+    ValueError
+        If ``k`` is negative or exceeds the length of the axis.
+
+    Notes
+    -----
+    Lazy for arrays on the servers. NaN counts as the largest element; of equal elements the first
+    ones are selected. Along axis 0 the evaluation takes two requests per server, and each server
+    sends at most ``k`` elements. Floats of a vector need one more request.
+
+    Examples
+    --------
+    >>> values, indices = dv.top_k(ps.array([3.0, 1.0, 5.0]), 2)
+    >>> values.numpy(), indices.numpy()
+    (array([5., 3.]), array([2, 0]))
     """
     if not isinstance(x, Arithmetic):
         return _top_k_of_numpy(np.asarray(x), k, axis, largest)

@@ -25,7 +25,33 @@ _CPU = 1  # as DLPack numbers kinds of devices
 
 
 def persist(x: H) -> H:
-    """Compute the array, keep it on the servers, and return it. One message per program."""
+    """Evaluate the array and keep its value on the servers.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array to evaluate.
+
+    Returns
+    -------
+    DistArray
+        The same array.
+
+    See Also
+    --------
+    distvec.evaluate : Evaluate several arrays together.
+
+    Notes
+    -----
+    One request per server and program, usually one. An evaluated array costs no request.
+
+    Examples
+    --------
+    >>> x = ps.array([1.0, 2.0])
+    >>> y = (x * x).persist()
+    >>> y.numpy()
+    array([1., 4.])
+    """
     x.session.evaluate(stored_table(x))
     return x
 
@@ -46,7 +72,31 @@ def buffer_of(x: Handle) -> Buffer:
 
 
 def numpy(x: Handle) -> npt.NDArray[Any]:
-    """The values, pulled to the client: evaluation, then one message per server."""
+    """Pull all values to the client.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array to read. It is evaluated if needed.
+
+    Returns
+    -------
+    numpy.ndarray
+        Copy of the values, of the same shape and dtype.
+
+    See Also
+    --------
+    distvec.DistArray.blocks : Pull a large array in batches.
+
+    Notes
+    -----
+    The evaluation, then one request to each server that holds elements.
+
+    Examples
+    --------
+    >>> ps.array([1.0, 2.0]).numpy()
+    array([1., 2.])
+    """
     held = stored_table(x.copy())
     (node,) = x.session.compute(held)
     value: Any = node.value
@@ -58,25 +108,73 @@ def numpy(x: Handle) -> npt.NDArray[Any]:
     return found.T if x.is_split_by_columns else found
 
 
-def item(x: Handle, *args: Any) -> Any:
-    """One element as a Python scalar: that at an index, of a table one index or two; or the only
-    one. Evaluation, and a message to the server that holds it.
+def item(x: Handle, *args: int | tuple[int, ...]) -> bool | int | float:
+    """Return one element as a Python scalar.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array to read. It is evaluated if needed.
+    *args : int or tuple of int
+        Index of the element: one integer into the flattened array, or one integer for each axis.
+        Without arguments, the array must have exactly one element.
+
+    Returns
+    -------
+    bool, int or float
+        The element.
+
+    Raises
+    ------
+    ValueError
+        If the array has several elements and no index is given, or the index has the wrong rank.
+    IndexError
+        If the index is out of bounds.
+
+    Notes
+    -----
+    The evaluation, then one request to the server that holds the element.
+
+    Examples
+    --------
+    >>> ps.array([[1, 2], [3, 4]]).item(1, 0)
+    3
     """
     if not args:
         if x.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
-        return numpy(x).reshape(()).item()
-    index = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
+        return numpy(x).reshape(()).item()  # type: ignore[no-any-return]
+    index: Any = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
     if len(index) == 1 and x.is_split_by_columns:
         index = divmod(range(x.size)[index[0]], x.shape[1])
     vector = reshape(x, (x.size,)) if len(index) == 1 < x.ndim else x
     if len(index) != vector.ndim:
         raise ValueError("incorrect number of indices for array")
-    return vector[index].item()  # type: ignore[index]
+    return vector[index].item()  # type: ignore[index, no-any-return]
 
 
 def tolist(x: Handle) -> Any:
-    """The values as a list of Python scalars, or one of them; they are pulled as by ``numpy``."""
+    """Pull all values to the client as Python scalars in a list.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array to read. It is evaluated if needed.
+
+    Returns
+    -------
+    list or scalar
+        Nested lists like the shape of the array; one scalar for rank 0.
+
+    Notes
+    -----
+    The same requests as ``numpy``.
+
+    Examples
+    --------
+    >>> ps.array([[1, 2], [3, 4]]).tolist()
+    [[1, 2], [3, 4]]
+    """
     return numpy(x).tolist()
 
 
@@ -176,10 +274,39 @@ def _elements(held: Handle) -> Iterator[Any]:
 
 
 def blocks(x: Handle, size: int | None = None) -> Iterator[npt.NDArray[Any]]:
-    """The elements, or the rows of a table, in batches of ``size`` in the order of their index.
+    """Pull the elements of a vector, or the rows of a table, in batches.
 
-    All are of the value that the array has now. By default a batch has about 8 MiB; the last one
-    may be smaller. Evaluation, then for each batch one message to each server that holds some.
+    Parameters
+    ----------
+    x : DistArray
+        Vector or table. It is evaluated when the first batch is read.
+    size : int, optional
+        Number of elements or rows per batch. The default makes batches of about 8 MiB.
+
+    Returns
+    -------
+    iterator of numpy.ndarray
+        Batches in the order of the index; the last one can be smaller.
+
+    Raises
+    ------
+    TypeError
+        If the array has rank 0.
+    ValueError
+        If ``size`` is less than 1.
+
+    Notes
+    -----
+    All batches show the value of the array at the time of the call. Each batch costs one request to
+    each server that holds some of it.
+
+    Examples
+    --------
+    >>> for block in ps.arange(5).blocks(2):
+    ...     print(block)
+    [0 1]
+    [2 3]
+    [4]
     """
     if not x.ndim:
         raise TypeError("a rank-0 array has no elements to go through; read it with x.item()")

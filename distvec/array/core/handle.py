@@ -13,9 +13,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
-from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from distvec.graph import build
 from distvec.graph.build import check_dtype
@@ -24,6 +25,8 @@ from distvec.runtime.evaluator import Evaluator
 from ps_backend.client import Client, hold_lock, hold_lock_if_handled
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType, ClientType, NodeType
+
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 class SessionBase(Evaluator):
@@ -60,9 +63,17 @@ class SessionBase(Evaluator):
         raise NotImplementedError
 
     def joinable(self) -> Any:
-        """What a copy of a keyed array in another process has as its session; it can be pickled.
+        """Return a picklable reference that lets another process join this session.
 
-        ``TypeError`` where other processes do not join a session of this kind so.
+        Returns
+        -------
+        object
+            Stands for the session in copies of keyed arrays that are sent to other processes.
+
+        Raises
+        ------
+        TypeError
+            If other processes cannot join a session of this kind this way.
         """
         raise TypeError(
             f"an array of a {type(self).__name__} is of this process; others connect by "
@@ -104,32 +115,78 @@ class Handle:
         session.track(self)
 
     def like(self, node: Node) -> Self:
-        """Another array of this session: ``node``."""
+        """Return another array of this session.
+
+        Parameters
+        ----------
+        node : Node
+            Expression that the new array stands for.
+
+        Returns
+        -------
+        DistArray
+            Array of the same session.
+        """
         return type(self)(self.session, node)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Dtype of the elements."""
+        """Return the dtype of the elements.
+
+        Returns
+        -------
+        numpy.dtype
+            A boolean, integer or floating dtype.
+        """
         return self.node.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``()``, ``(n,)``, or ``(n, k)`` of a table."""
+        """Return the lengths of the axes.
+
+        Returns
+        -------
+        tuple of int
+            ``()`` for a scalar, ``(n,)`` for a vector, ``(n, k)`` for a table.
+        """
         return self.node.type.shape
 
     @property
     def ndim(self) -> int:
-        """0, 1 or 2."""
+        """Return the rank of the array.
+
+        Returns
+        -------
+        int
+            0, 1 or 2.
+        """
         return len(self.node.type.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Return the number of elements.
+
+        Returns
+        -------
+        int
+            The product of the lengths in ``shape``.
+        """
         return prod(self.node.type.shape)
 
     @property
     def type(self) -> ArrayType:
-        """What the array is, for servers and tasks. ``TypeError`` for what the client keeps."""
+        """Return the type that describes the array to servers and Spark tasks.
+
+        Returns
+        -------
+        ArrayType
+            Index space of axis 0, dtype and shape of a row.
+
+        Raises
+        ------
+        TypeError
+            If the array is stored on the client.
+        """
         type = self.node.type
         if isinstance(type, ClientType):
             raise TypeError(f"an array of shape {type.shape} that the client keeps is in no space")
@@ -137,7 +194,18 @@ class Handle:
 
     @property
     def space(self) -> Space:
-        """The index set that axis 0 is. ``TypeError`` for what the client keeps."""
+        """Return the index space of axis 0, which says how rows are split over the servers.
+
+        Returns
+        -------
+        Space
+            Arrays in the same space are aligned: the same server holds the same rows.
+
+        Raises
+        ------
+        TypeError
+            If the array is stored on the client.
+        """
         return self.type.space
 
     def __len__(self) -> int:
@@ -146,24 +214,83 @@ class Handle:
         return self.node.type.shape[0]
 
     def astype(
-        self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
-        copy: bool = True,
+        self, dtype: npt.DTypeLike, order: str = "K", casting: Casting = "unsafe", subok: bool =
+        True, copy: bool = True,
     ) -> Self:  # fmt: skip
-        """The array in another dtype; lazy. ``TypeError`` where ``casting`` forbids it."""
+        """Return the array in another dtype; lazy.
+
+        Parameters
+        ----------
+        dtype : dtype
+            Boolean, integer or floating dtype of the result.
+        order : {"C", "F", "A", "K"}, default "K"
+            Accepted for compatibility with NumPy; has no effect.
+        casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, default "unsafe"
+            Which casts are allowed, as in ``numpy.can_cast``.
+        subok : bool, default True
+            Accepted for compatibility with NumPy; has no effect.
+        copy : bool, default True
+            Accepted for compatibility with NumPy; has no effect.
+
+        Returns
+        -------
+        DistArray
+            New array that does not change if this one does.
+
+        Raises
+        ------
+        TypeError
+            If ``casting`` does not allow the cast, or servers do not support the dtype.
+        """
         check_order(order)
         kind = check_dtype(dtype)
         check_cast(self.dtype, kind, casting)
         with self.session.holders.lock:
             return self.like(build.cast(self.session.graph, self.node, kind))
 
-    def copy(self, order: Any = "C") -> Self:
-        """Another handle on the same value: buffers never change, so nothing is copied."""
+    def copy(self, order: str = "C") -> Self:
+        """Return a new array with the same value.
+
+        Parameters
+        ----------
+        order : {"C", "F", "A", "K"}, default "C"
+            Accepted for compatibility with NumPy; has no effect.
+
+        Returns
+        -------
+        DistArray
+            Array that keeps this value if the original changes.
+
+        Notes
+        -----
+        Sends no request and copies no memory: values on the servers never change.
+        """
         check_order(order)
         with self.session.holders.lock:
             return self.like(self.node)
 
     def scalar(self, what: str) -> Any:
-        """The value of a rank-0 array, which ``what`` needs; an implicit evaluation."""
+        """Return the value of a rank-0 array; evaluate it if needed.
+
+        Parameters
+        ----------
+        what : str
+            Name of the operation that needs the value, for counters and error texts.
+
+        Returns
+        -------
+        numpy.generic
+            The value as a NumPy scalar.
+
+        Raises
+        ------
+        TypeError
+            If the array is not of rank 0.
+
+        Notes
+        -----
+        Counts as an implicit evaluation.
+        """
         if not self.node.is_scalar:
             raise TypeError(f"only 0-dimensional arrays can be converted by {what}; use .item()")
         return self.session.evaluate_implicitly(self, what)
@@ -172,9 +299,12 @@ class Handle:
 
     @property
     def write_lock(self) -> hold_lock | threading.RLock:
-        """Held by the thread that changes the array, from reading the old value to the new one.
+        """Return the lock to hold while a thread reads the array and replaces its value.
 
-        Handlers of signals wait for it, too.
+        Returns
+        -------
+        context manager
+            Reentrant lock of this array. Signal handlers wait for it, too.
         """
         if self._write_lock is None:  # most arrays are never changed
             with self.session.turns:
@@ -182,15 +312,43 @@ class Handle:
         return hold_lock_if_handled(self._write_lock)
 
     def rebind(self, node: Node) -> Self:
-        """Let this handle stand for ``node``, of its own dtype and shape. Returns the array."""
+        """Rebind the array to another expression of its own dtype and shape.
+
+        Parameters
+        ----------
+        node : Node
+            The new expression.
+
+        Returns
+        -------
+        DistArray
+            This array.
+        """
         self.node = node
         self.session.track(self)
         return self
 
     def assign(self, value: Handle, name: str = "assign") -> Self:
-        """Let this handle stand for ``value`` cast to its own dtype, as ``out=`` and ``+=`` do.
+        """Rebind the array to a value that is cast to its dtype, as ``out=`` and ``+=`` do.
 
-        ``TypeError`` where NumPy refuses the cast, ``ValueError`` where the shape would change.
+        Parameters
+        ----------
+        value : DistArray
+            New value; its shape must broadcast to the shape of this array.
+        name : str, default "assign"
+            Name of the operation for error texts.
+
+        Returns
+        -------
+        DistArray
+            This array.
+
+        Raises
+        ------
+        TypeError
+            If NumPy does not allow the cast by the rule "same_kind".
+        ValueError
+            If the value does not broadcast to the shape of this array.
         """
         if not np.can_cast(value.dtype, self.dtype, "same_kind"):
             raise TypeError(

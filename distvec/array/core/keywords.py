@@ -9,17 +9,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from distvec.array.core.handle import check_not_slice, check_split
-from distvec.array.core.operators import Arithmetic, as_operand, elementwise
+from distvec.array.core.operators import A, Arithmetic, as_operand, elementwise
 from distvec.array.core.shapes import broadcast_to
 from ps_backend.program import ops
 from ps_backend.program.reducers import Reducer
-
-A = TypeVar("A", bound=Arithmetic)
 
 NOT_GIVEN: Any = np._NoValue
 """What NumPy hands on for an argument that was not given."""

@@ -210,29 +210,95 @@ class Arithmetic(Handle):
     # --- what selections, and tables that are split by columns, do otherwise ------------------
 
     def materialized(self) -> Self:
-        """The array itself, split by rows; of a selection one of its elements, which may take an
-        evaluation.
+        """Return the array split by rows, with its length known.
+
+        Returns
+        -------
+        DistArray
+            The array itself. A boolean-mask selection is compacted, which may need an evaluation; a
+            transposed table is redistributed by rows.
         """
         return self
 
-    def axis_length(self, axis: int) -> Any:
-        """Length of an axis: of the axis of a selection a lazy scalar."""
+    def axis_length(self, axis: int) -> int | Self:
+        """Return the length of an axis.
+
+        Parameters
+        ----------
+        axis : int
+            Axis of the array.
+
+        Returns
+        -------
+        int or DistArray
+            The length; a lazy scalar for axis 0 of a boolean-mask selection.
+        """
         return self.shape[axis]
 
-    def fill_unselected(self, value: Any) -> Any:
-        """The array itself; of a selection as long as its mask, with ``value`` elsewhere."""
+    def fill_unselected(self, value: float) -> Any:
+        """Return an array as long as the mask of a selection, with ``value`` elsewhere.
+
+        Parameters
+        ----------
+        value : number
+            Value of elements that the mask leaves out.
+
+        Returns
+        -------
+        DistArray
+            The filled array; the array itself if it is not a boolean-mask selection.
+        """
         return self
 
     def aligned_operands(self, other: Any) -> tuple[Any, Any]:
-        """This array and another one, as their inner product takes them."""
+        """Return this array and another one in the form that an inner product needs.
+
+        Parameters
+        ----------
+        other : DistArray
+            The other operand.
+
+        Returns
+        -------
+        tuple of DistArray
+            Both operands; two selections by one mask become arrays of the mask's length.
+        """
         return self, other
 
     def apply_op(self, name: str, operands: tuple[Any, ...]) -> Any:
-        """Of an array that ``_defers``: the op ``name`` on ``operands``, which it is among."""
+        """Apply an elementwise operation for an array class that defines it differently.
+
+        Parameters
+        ----------
+        name : str
+            Name of the operation in the op table.
+        operands : tuple
+            All operands; this array is one of them.
+
+        Returns
+        -------
+        DistArray
+            The result; lazy.
+        """
         raise NotImplementedError
 
     def reduce(self, op: str, axis: int | None, dtype: np.dtype[Any]) -> Any:
-        """Of a selection: the reduction ``op`` of the table along ``axis``, in ``dtype``."""
+        """Reduce a boolean-mask selection.
+
+        Parameters
+        ----------
+        op : str
+            Name of the reduction in its table.
+        axis : int or None
+            Axis to reduce; None reduces all elements.
+        dtype : numpy.dtype
+            Dtype of the result.
+
+        Returns
+        -------
+        DistArray
+            The result; lazy.
+        """
         raise NotImplementedError
 
     # --- operators ----------------------------------------------------------------------------
@@ -273,6 +339,9 @@ class Arithmetic(Handle):
         if self.dtype.kind not in "iu":
             raise TypeError(f"only integer arrays can be converted to an index, got {self.dtype}")
         return int(self.scalar("index()"))
+
+
+A = TypeVar("A", bound=Arithmetic)
 
 
 def as_array(name: str, x: H) -> H:

@@ -150,8 +150,35 @@ def _reshape_node(graph: Graph, node: Node, shape: tuple[int, ...]) -> Node:
     return graph.make("view", (node,), type_of(shape, node.dtype), (0, 1))
 
 
-def squeeze(x: H, /, axis: Any = None) -> H:
-    """``x`` without the axes of length 1, or without those of ``axis``, which must be; lazy."""
+def squeeze(x: H, /, axis: int | tuple[int, ...] | None = None) -> H:
+    """Remove axes of length 1.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    axis : int or tuple of int, optional
+        Axes to remove. None (default) removes all axes of length 1.
+
+    Returns
+    -------
+    DistArray
+        Lazy array without these axes.
+
+    Raises
+    ------
+    ValueError
+        If an axis in ``axis`` does not have length 1.
+
+    See Also
+    --------
+    numpy.squeeze : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> ps.ones((3, 1)).squeeze().shape
+    (3,)
+    """
     if x.ndim == 0 and axis in (0, -1):  # as NumPy
         return x.copy()
     ones = [k for k, extent in enumerate(x.shape) if extent == 1]

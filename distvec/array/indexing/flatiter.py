@@ -88,7 +88,28 @@ def _set(vector: Any, key: Any, value: Any) -> None:
 
 
 def flat_of(x: Any) -> Flat:
-    """``x.flat``."""
+    """Return the elements row by row as a vector that can be read and written.
+
+    Parameters
+    ----------
+    x : DistArray
+        Array whose elements are wanted.
+
+    Returns
+    -------
+    Flat
+        View like ``numpy.ndarray.flat``: index it, assign to it, or iterate over it.
+
+    Examples
+    --------
+    >>> x = ps.array([[1, 2], [3, 4]])
+    >>> x.flat[2]
+    DistArray(3, dtype=int64, shape=())
+    >>> x.flat[0] = 10
+    >>> x
+    DistArray([[10,  2],
+               [ 3,  4]], dtype=int64, shape=(2, 2))
+    """
     return Flat(x)
 
 

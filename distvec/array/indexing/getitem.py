@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from distvec.array.core.handle import Handle, check_session, express, make
-from distvec.array.core.operators import Arithmetic
+from distvec.array.core.operators import A, Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.indexing.parse_key import (
     At,
@@ -34,8 +34,6 @@ from distvec.graph.node import gather as gather_node
 from distvec.graph.node import spread, view
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
-
-A = TypeVar("A", bound=Arithmetic)
 
 FEW = 4096
 """So many rows, named by an array of the client, come to it; more stay on the servers."""

@@ -31,11 +31,42 @@ from ps_backend.program.types import array_type
 H = TypeVar("H", bound=Handle)
 
 
-def pull(x: Handle, indices: Any = None) -> npt.NDArray[Any]:
-    """The elements of a vector, or rows of a table, at ``indices``, or all of them.
+def pull(x: Handle, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
+    """Pull elements of a vector, or rows of a table, to the client.
 
-    In any order, repeats allowed: shape ``(m,)`` or ``(m, k)``. Evaluation if need be, then one
-    message to each server that holds some; none for a small array that the client keeps.
+    Parameters
+    ----------
+    x : DistArray
+        Vector or table. It is evaluated if needed.
+    indices : array_like of int, optional
+        Vector of ``m`` indices on the client, in any order, with repeats; negative ones count from
+        the end. None (default) pulls all elements.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape ``(m,)``, or ``(m, k)`` for a table of ``k`` columns.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of bounds, or the indices are not a vector of integers.
+    TypeError
+        If the array has rank 0.
+
+    See Also
+    --------
+    distvec.DistArray.push : Add values at indices.
+
+    Notes
+    -----
+    One request to each server that holds requested rows. An array that is stored on the client
+    costs no request.
+
+    Examples
+    --------
+    >>> ps.array([1.0, 2.0, 3.0]).pull([2, 0])
+    array([3., 1.])
     """
     if indices is None:
         return numpy(x)
@@ -49,12 +80,48 @@ def pull(x: Handle, indices: Any = None) -> npt.NDArray[Any]:
         return x.session.client.gather(source.id, source.type, wanted)
 
 
-def push(x: H, indices: Any, values: Any) -> H:
-    """Add ``values`` at ``indices``; repeated indices add up. None: at all, as ``x += values``.
+def push(x: H, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> H:
+    """Add values to elements of a vector, or to rows of a table.
 
-    ``values`` has a number an index, or a row of a table; or it is stretched to that, as NumPy
-    does, from a number or one row. Returns the array. One message to each server, none for a small
-    array that the client keeps. Other arrays that share the old values keep them.
+    Parameters
+    ----------
+    x : DistArray
+        Vector or table; it is rebound to the sum.
+    indices : array_like of int or None
+        Vector of ``m`` indices on the client. Values of repeated indices add up. None adds to all
+        elements, like ``x += values``.
+    values : array_like
+        Values of shape ``(m,)``, or ``(m, k)`` for a table of ``k`` columns. A number or one row is
+        broadcast to that shape.
+
+    Returns
+    -------
+    DistArray
+        The same array.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of bounds, or the indices are not a vector of integers.
+    TypeError
+        If NumPy does not allow the cast of ``values`` to the dtype of ``x``.
+    ValueError
+        If the shape of ``values`` does not fit, or ``x`` is a slice of another array.
+
+    See Also
+    --------
+    distvec.DistArray.pull : Read values at indices.
+
+    Notes
+    -----
+    One request per server; an array that is stored on the client costs no request. Other arrays
+    that share the old value keep it.
+
+    Examples
+    --------
+    >>> x = ps.zeros(3)
+    >>> x.push([0, 2, 0], [1.0, 5.0, 2.0])
+    DistArray([3., 0., 5.], dtype=float64, shape=(3,))
     """
     check_not_slice(x)
     where = None if indices is None else as_indices(indices, _length(x))

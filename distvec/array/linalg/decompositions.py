@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -31,7 +31,7 @@ from distvec.array.core.handle import (
     stored_table,
 )
 from distvec.array.core.keywords import NOT_GIVEN
-from distvec.array.core.operators import Arithmetic
+from distvec.array.core.operators import A, Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import evaluate
 from distvec.array.manipulation.join import column_stack
@@ -329,17 +329,59 @@ _SINGULAR = ("nuc", 2, -2)
 """Those made of singular values."""
 
 
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """``numpy.linalg.norm``: of vectors, along an axis of a table, or of a table as a matrix; lazy.
+def norm(
+    x: A,
+    ord: float | Literal["fro", "nuc"] | None = None,
+    axis: int | tuple[int, int] | None = None,
+    keepdims: bool = False,
+) -> A:
+    """Compute a vector norm or a matrix norm.
 
-    One message. Floats stay in their dtype (accumulated in float64), other dtypes give float64.
+    Parameters
+    ----------
+    x : DistArray
+        Vector or table.
+    ord : number or {"fro", "nuc"}, optional
+        Order of the norm. None (default) is the Euclidean norm of all elements. Vectors take any
+        real number, 0 for the number of non-zeros, and plus or minus infinity. Matrices take 1, -1,
+        2, -2, plus or minus infinity, "fro" and "nuc".
+    axis : int or pair of int, optional
+        Axis of a table along which to compute vector norms. A pair, or None with ``ord``, computes
+        a matrix norm.
+    keepdims : bool, default False
+        Keep each reduced axis with length 1.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar, or lazy vector of norms.
+
+    Raises
+    ------
+    ValueError
+        If ``ord`` is not supported for the array.
+
+    See Also
+    --------
+    numpy.linalg.norm : The same function of arrays on the client.
+
+    Notes
+    -----
+    One request per server. Floats keep their dtype and are accumulated in float64; other dtypes
+    give float64.
+
+    Examples
+    --------
+    >>> x = ps.array([3.0, -4.0])
+    >>> dv.norm(x), dv.norm(x, 1)
+    (DistArray(5.0, dtype=float64, shape=()), DistArray(7.0, dtype=float64, shape=()))
     """
     if isinstance(axis, tuple | list) and len(axis) == 2:
         first, _ = normalize_axis_tuple(axis, x.ndim)
-        return matrix_norm(x if first == 0 else transpose(x), ord=ord, keepdims=keepdims)
+        return matrix_norm(x if first == 0 else transpose(x), ord=ord, keepdims=keepdims)  # type: ignore[no-any-return]
     if axis is None and getattr(x, "ndim", 0) == 2 and ord is not None:
-        return matrix_norm(x, ord=ord, keepdims=keepdims)
-    return vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)
+        return matrix_norm(x, ord=ord, keepdims=keepdims)  # type: ignore[no-any-return]
+    return vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:

@@ -15,9 +15,10 @@ from functools import cache, reduce
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from distvec.array import products
-from distvec.array.core.handle import check_cast, express, make, stored_table
+from distvec.array.core.handle import Casting, check_cast, express, make, stored_table
 from distvec.array.core.keywords import store
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import array_among
@@ -46,14 +47,54 @@ class _Term:
 
 
 def einsum(
-    *operands: Any, optimize: Any = False, dtype: Any = None, order: str = "K",
-    casting: Any = "safe",
+    *operands: Any, optimize: Any = False, dtype: npt.DTypeLike | None = None, order: str = "K",
+    casting: Casting = "safe",
 ) -> Any:  # fmt: skip
-    """``numpy.einsum`` of arrays of rank 0 to 2; lazy.
+    """Sum products of arrays by the Einstein summation convention.
 
-    ``einsum("ij,j->i", T, v)`` is ``T @ v``, ``einsum("ij,ik->jk", T, U)`` is ``T.T @ U``. Nothing
-    moves where every operand that has the label of a split axis has it first; the elements of
-    others go from server to server. Labels may be lists of integers, as in NumPy.
+    Parameters
+    ----------
+    *operands : str and arrays
+        The subscripts, such as ``"ij,j->i"``, and one array of rank 0 to 2 for each term; at least
+        one is a DistArray. Or each array followed by a list of integer labels, as in NumPy.
+    optimize : bool or str, default False
+        Accepted for compatibility with NumPy; has no effect.
+    dtype : dtype, optional
+        Dtype to cast the operands to first.
+    order : str, default "K"
+        Accepted for compatibility with NumPy; has no effect.
+    casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, default "safe"
+        Which casts to ``dtype`` are allowed.
+
+    Returns
+    -------
+    DistArray
+        Lazy result, of rank 2 at most.
+
+    Raises
+    ------
+    ValueError
+        If the subscripts do not fit the operands.
+    NotImplementedError
+        If an intermediate product on the servers would have more than two axes.
+    TypeError
+        If no operand is a DistArray.
+
+    See Also
+    --------
+    numpy.einsum : The same function of arrays on the client.
+
+    Notes
+    -----
+    No data moves between servers if each operand has the label of the split axis first. Other
+    operands are redistributed.
+
+    Examples
+    --------
+    >>> T = ps.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> dv.einsum("ij,ik->jk", T, T)
+    DistArray([[10., 14.],
+               [14., 20.]], dtype=float64, shape=(2, 2))
     """
     subscripts, given = _as_text(operands)
     like = stored_table(array_among("einsum", tuple(given)))

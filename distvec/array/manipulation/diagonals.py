@@ -6,9 +6,11 @@ import operator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from distvec.array.core.handle import check_not_slice, host_array
+from distvec.array.core.operators import A
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.elementwise import apply
 from distvec.array.indexing import getitem
@@ -54,13 +56,39 @@ def triu(m: Any, k: int = 0) -> Any:
     return _kept_where(m, "greater_equal", operator.index(k))
 
 
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The elements of a diagonal of a table: a value that the client keeps. Lazy.
+def diagonal(a: A, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A:
+    """Return a diagonal of a table.
 
-    A diagonal is not longer than a row, and comes with the next answer.
+    Parameters
+    ----------
+    a : DistArray
+        Table.
+    offset : int, default 0
+        Number of the diagonal: positive above the main diagonal, negative below it.
+    axis1, axis2 : int, default 0 and 1
+        Axes of the table.
+
+    Returns
+    -------
+    DistArray
+        Lazy vector that is stored on the client.
+
+    Raises
+    ------
+    ValueError
+        If the array is not a table.
+
+    See Also
+    --------
+    numpy.diagonal : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> ps.array([[1, 2], [3, 4]]).diagonal()
+    DistArray([1, 4], dtype=int64, shape=(2,))
     """
     if a.is_split_by_columns:
-        return diagonal(a.table, -offset, axis1, axis2)
+        return diagonal(a.table, -offset, axis1, axis2)  # type: ignore[attr-defined, no-any-return]
     if a.ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
     axes = normalize_axis_tuple((axis1, axis2), a.ndim)
@@ -70,14 +98,52 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     rows, columns = np.arange(first, first + count), np.arange(across, across + count)
     if a.node.on_client:
         return getitem.index_on_host(a, (rows, columns))
-    return get_item(a, (rows, columns))
+    return get_item(a, (rows, columns))  # type: ignore[no-any-return]
 
 
 def trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
-) -> Any:
-    """The sum of a diagonal of a table; lazy."""
-    return sum(diagonal(a, offset, axis1, axis2), dtype=dtype, out=out)
+    a: A,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: npt.DTypeLike | None = None,
+    out: A | None = None,
+) -> A:
+    """Sum a diagonal of a table.
+
+    Parameters
+    ----------
+    a : DistArray
+        Table.
+    offset : int, default 0
+        Number of the diagonal: positive above the main diagonal, negative below it.
+    axis1, axis2 : int, default 0 and 1
+        Axes of the table.
+    dtype : dtype, optional
+        Dtype to cast the elements to first; the result has it, too.
+    out : DistArray, optional
+        Rank-0 array that receives the result.
+
+    Returns
+    -------
+    DistArray
+        Lazy scalar.
+
+    Raises
+    ------
+    ValueError
+        If the array is not a table.
+
+    See Also
+    --------
+    numpy.trace : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> ps.array([[1, 2], [3, 4]]).trace()
+    DistArray(5, dtype=int64, shape=())
+    """
+    return sum(diagonal(a, offset, axis1, axis2), dtype=dtype, out=out)  # type: ignore[no-any-return]
 
 
 def diag(v: Any, k: int = 0) -> Any:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from distvec.array.core.handle import host_array
-from distvec.array.core.operators import Arithmetic
+from distvec.array.core.operators import A, Arithmetic
 from distvec.array.core.shapes import broadcast_to, full, on_servers, reshape
 from distvec.array.elementwise import apply
 from distvec.array.indexing.getitem import get_item
@@ -61,17 +62,44 @@ def _ours(like: Arithmetic, x: Any) -> Any:
     return x if isinstance(x, Arithmetic) else host_array(like, x)
 
 
-def outer(x: Any, y: Any, /, *, function: Callable[..., Any] = np.multiply) -> Any:
-    """``function`` of each element of ``x`` with each of ``y``, a row for each of ``x``. Lazy.
+def outer(
+    x: A | npt.ArrayLike, y: A | npt.ArrayLike, /, *, function: Callable[..., Any] = np.multiply
+) -> A:
+    """Apply a function to each pair of an element of ``x`` and an element of ``y``.
 
-    The shorter one goes to every server. Where that is ``x``, the table is split by columns, and
-    no element of ``y`` moves.
+    Parameters
+    ----------
+    x : DistArray or array_like
+        First operand of ``n`` elements; it gives the rows.
+    y : DistArray or array_like
+        Second operand of ``m`` elements; it gives the columns. One of both is a DistArray.
+    function : callable, default numpy.multiply
+        Elementwise function of two arrays.
+
+    Returns
+    -------
+    DistArray
+        Lazy table of shape ``(n, m)``.
+
+    See Also
+    --------
+    numpy.outer : The same function of arrays on the client.
+
+    Notes
+    -----
+    The shorter operand goes to every server. If that is ``x``, the table is split by columns.
+
+    Examples
+    --------
+    >>> dv.outer(ps.array([1.0, 2.0]), [1.0, 10.0])
+    DistArray([[ 1., 10.],
+               [ 2., 20.]], dtype=float64, shape=(2, 2))
     """
     first, second = (one.reshape(-1) for one in as_joinable("outer", (x, y)))
     is_short = _is_kept(first) and not _is_kept(second)
     if is_short or (_is_long(second) and len(second) > len(first)):
-        return transpose(function(first.reshape(1, -1), second.reshape(-1, 1)))
-    return function(first.reshape(-1, 1), second.reshape(1, -1))
+        return transpose(function(first.reshape(1, -1), second.reshape(-1, 1)))  # type: ignore[no-any-return]
+    return function(first.reshape(-1, 1), second.reshape(1, -1))  # type: ignore[no-any-return]
 
 
 def _is_kept(x: Any) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distvec.array.core import shapes
 from distvec.array.core.handle import check_order
+from distvec.array.core.operators import A
 from distvec.array.indexing.getitem import FEW, get_item
 from distvec.array.manipulation.join import MOST_INPUTS, column_stack, concatenate
 from distvec.array.transposed import redistribute, transpose
@@ -124,8 +125,35 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     return transpose(a, order)
 
 
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    """Two axes exchanged; nothing moves."""
+def swapaxes(a: A, axis1: int, axis2: int) -> A:
+    """Exchange two axes.
+
+    Parameters
+    ----------
+    a : DistArray
+        Input array.
+    axis1, axis2 : int
+        Axes to exchange.
+
+    Returns
+    -------
+    DistArray
+        The transpose if the axes differ, otherwise a copy; lazy, without data transfer.
+
+    Raises
+    ------
+    AxisError
+        If the array does not have an axis.
+
+    See Also
+    --------
+    numpy.swapaxes : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> ps.ones((3, 2)).swapaxes(0, 1).shape
+    (2, 3)
+    """
     return moveaxis(a, (axis1, axis2), (axis2, axis1)) if _differ(a, axis1, axis2) else a.copy()
 
 
@@ -219,22 +247,90 @@ def reshape(x: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None
     return column_stack([get_item(flat, slice(k * rows, (k + 1) * rows)) for k in range(columns)])
 
 
-def reshape_method(x: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
-    """As the function; ``x.reshape(n, k)`` and ``x.reshape((n, k))``."""
-    return reshape(x, shape[0] if len(shape) == 1 else shape, order, copy=copy)
+def reshape_method(
+    x: A,
+    *shape: int | tuple[int, ...],
+    order: Literal["C", "F", "A"] = "C",
+    copy: bool | None = None,
+) -> A:
+    """Return the elements in another shape.
+
+    Parameters
+    ----------
+    x : DistArray
+        Input array.
+    *shape : int or tuple of int
+        Lengths of at most two axes, as separate arguments or as one tuple; one can be -1 and is
+        computed from the others.
+    order : {"C", "F", "A"}, default "C"
+        "C" reads and fills the elements row by row, "F" column by column. "A" means "F" for a
+        table that is split by columns, otherwise "C".
+    copy : bool, optional
+        Accepted for compatibility with the array API; has no effect.
+
+    Returns
+    -------
+    DistArray
+        Lazy array in the new shape.
+
+    Raises
+    ------
+    ValueError
+        If the number of elements differs.
+    NotImplementedError
+        If the shape has more than two axes.
+
+    See Also
+    --------
+    numpy.reshape : The same function of arrays on the client.
+
+    Notes
+    -----
+    No data is transferred if rows stay whole, as from ``(n,)`` to ``(n, 1)``.
+
+    Examples
+    --------
+    >>> ps.arange(4).reshape(2, -1)
+    DistArray([[0, 1],
+               [2, 3]], dtype=int64, shape=(2, 2))
+    """
+    return reshape(x, shape[0] if len(shape) == 1 else shape, order, copy=copy)  # type: ignore[no-any-return]
 
 
-def ravel(a: Any, order: str = "C") -> Any:
-    """The elements as a vector, row by row, or with ``order="F"`` column by column; lazy."""
+def ravel(a: A, order: Literal["C", "F", "A", "K"] = "C") -> A:
+    """Return the elements as a vector.
+
+    Parameters
+    ----------
+    a : DistArray
+        Input array.
+    order : {"C", "F", "A", "K"}, default "C"
+        "C" reads the elements row by row, "F" column by column. "A" and "K" mean "F" for a table
+        that is split by columns, otherwise "C".
+
+    Returns
+    -------
+    DistArray
+        Lazy vector.
+
+    See Also
+    --------
+    numpy.ravel : The same function of arrays on the client.
+
+    Examples
+    --------
+    >>> ps.array([[1, 2], [3, 4]]).ravel()
+    DistArray([1, 2, 3, 4], dtype=int64, shape=(4,))
+    """
     if a.is_split_by_columns:
-        return reshape(a, -1, order)
+        return reshape(a, -1, order)  # type: ignore[no-any-return]
     if a.ndim < 2 or not _by_columns(order):
         return shapes.reshape(a, (a.size,))
     if a.node.on_client:
-        return shapes.reshape(transpose(a), (a.size,))
+        return shapes.reshape(transpose(a), (a.size,))  # type: ignore[no-any-return]
     if a.shape[1] > MOST_INPUTS:
-        return shapes.reshape(redistribute(a), (a.size,))
-    return concatenate([get_item(a, (slice(None), k)) for k in range(a.shape[1])])
+        return shapes.reshape(redistribute(a), (a.size,))  # type: ignore[no-any-return]
+    return concatenate([get_item(a, (slice(None), k)) for k in range(a.shape[1])])  # type: ignore[no-any-return]
 
 
 def _by_columns(order: Any) -> bool:

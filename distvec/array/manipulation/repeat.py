@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numpy.lib.array_utils import normalize_axis_index
 
 from distvec.array.core.handle import check_cast, is_split_by_columns
-from distvec.array.core.operators import Arithmetic
+from distvec.array.core.operators import A, Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape, shape_of
 from distvec.array.indexing import getitem
 from distvec.array.indexing.getitem import get_item
@@ -35,31 +35,61 @@ def take_along_columns(x: Any, axis: int, indices: npt.NDArray[np.int64]) -> Any
 
 
 @supports_column_split(unnamed=NotImplemented)
-def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    """Each element so many times, or each row or column: ``numpy.repeat``. Lazy.
+def repeat(a: A, repeats: A | npt.ArrayLike, axis: int | None = None) -> A:
+    """Repeat each element, row or column.
 
-    A number of times along axis 0 takes two messages: a table with a column for each time, then a
-    view of it. Other numbers for each row: an index array, which the client sends.
+    Parameters
+    ----------
+    a : DistArray
+        Input array.
+    repeats : int, array_like of int or DistArray
+        How often to repeat: one number, or one for each place along ``axis``.
+    axis : int, optional
+        Axis to repeat along. None (default) repeats elements of the flattened array.
+
+    Returns
+    -------
+    DistArray
+        Lazy array.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative, or there is not one for each place.
+
+    See Also
+    --------
+    numpy.repeat : The same function of arrays on the client.
+
+    Notes
+    -----
+    One number along axis 0 takes two requests per server. Numbers on the servers need an implicit
+    evaluation for the length of the result.
+
+    Examples
+    --------
+    >>> ps.array([1, 2]).repeat(2)
+    DistArray([1, 1, 2, 2], dtype=int64, shape=(4,))
     """
     if axis is None:
         a, axis = (reshape(a, (1,)), 0) if a.ndim == 0 else (a, None)
-        if axis is None and a.ndim == 2 and np.ndim(repeats) == 0 and not a.node.on_client:
+        if axis is None and a.ndim == 2 and np.ndim(repeats) == 0 and not a.node.on_client:  # type: ignore[arg-type]
             columns = np.repeat(np.arange(a.shape[1]), _count(repeats))
-            return reshape(take_along_columns(a, 1, columns), (-1,)) if len(columns) else _none(a)
+            return reshape(take_along_columns(a, 1, columns), (-1,)) if len(columns) else _none(a)  # type: ignore[no-any-return]
         a, axis = reshape(a, (a.size,)), 0
     along = normalize_axis_index(axis, a.ndim)
     if _is_long(repeats) and not along:
-        return _by_counts(a, repeats)
+        return _by_counts(a, repeats)  # type: ignore[no-any-return]
     times: Any = _evaluate_counts(repeats)
     if a.node.on_client or along:
-        return take_along_columns(a, along, np.repeat(np.arange(a.shape[along]), times))
+        return take_along_columns(a, along, np.repeat(np.arange(a.shape[along]), times))  # type: ignore[no-any-return]
     if times.ndim == 0 or times.size == 1:
-        return _each(a, _count(times.reshape(())))
+        return _each(a, _count(times.reshape(())))  # type: ignore[no-any-return]
     if times.shape != (len(a),):
         raise ValueError(
             f"operands could not be broadcast together with shape ({len(a)},) {times.shape}"
         )
-    return getitem.gather(a, a.session.array(np.repeat(np.arange(len(a)), times)))
+    return getitem.gather(a, a.session.array(np.repeat(np.arange(len(a)), times)))  # type: ignore[no-any-return]
 
 
 def _is_long(repeats: Any) -> bool:
