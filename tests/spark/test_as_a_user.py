@@ -32,8 +32,12 @@ SUBMIT = Path(sys.executable).with_name("spark-submit")
 
 
 def readme_example():
-    """The example of the README's section Spark, to the letter."""
-    section = Path(ROOT, "README.md").read_text().split("\n## Spark\n")[1]
+    """The README's quickstart on Spark, to the letter."""
+    section = (
+        Path(ROOT, "README.md")
+        .read_text()
+        .split("\n## Quickstart on Spark: logistic regression\n")[1]
+    )
     return re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
 
 
