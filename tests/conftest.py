@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.quick_start import QUICK_START, java
+from tests.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,3 +91,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def one_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """The tests' Spark for whole programs and pages, which cannot stop it.
+
+    Starting another one takes longer than most of them. They find all slots free and no servers,
+    as in a Spark of their own: tasks that a test before them cancelled may still hold slots.
+    """
+    from distvec.spark import PSContext
+    from distvec.spark.jobs.application import free_slots, slots
+
+    if PSContext._active is not None:
+        PSContext._active.stop()
+    context = spark.sparkContext
+    wait_for(lambda: free_slots(context) == sum(slots(context).values()))
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    return spark

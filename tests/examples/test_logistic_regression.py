@@ -24,8 +24,6 @@ def test_a_libsvm_file(one_spark, tmp_path, capsys):
     ]
     data = tmp_path / "rows.svm"
     data.write_text("\n".join(lines))
-    if PSContext._active is not None:
-        PSContext._active.stop()
     output = tmp_path / "results"
     logistic_regression.main(
         ["--data", str(data), "--iterations", "4", "--servers", "1", "--output", str(output)]

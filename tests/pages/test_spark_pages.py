@@ -12,9 +12,7 @@ from tests.pages import pages
 
 @pytest.mark.parametrize("page", pages.NEEDS_SPARK)
 def test_the_page_runs(
-    page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, one_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The tests' Spark: another one takes longer to start than a page to run.
-    monkeypatch.setattr(SparkSession, "stop", lambda self: None)
     monkeypatch.chdir(tmp_path)
     pages.run(page)

@@ -33,11 +33,7 @@ SUBMIT = Path(sys.executable).with_name("spark-submit")
 
 def readme_example():
     """The README's quickstart on Spark, to the letter."""
-    section = (
-        Path(ROOT, "README.md")
-        .read_text()
-        .split("\n## Quickstart on Spark: logistic regression\n")[1]
-    )
+    section = Path(ROOT, "README.md").read_text().split("\n## Quickstart on Spark")[1]
     return re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
 
 
@@ -59,12 +55,12 @@ print(json.dumps(refusal(PSContext.active)))
 old = ps
 ps = PSContext.get_or_create(spark)
 print(json.dumps([
-    refusal(lambda: loss(result.x)),
-    refusal(lambda: margins(train, result.x)),
-    refusal(result.x.numpy),
+    refusal(lambda: objective(model.x)),
+    refusal(lambda: margins(train, model.x)),
+    refusal(model.x.numpy),
 ]))
 loss = LogisticLoss(train, mode="resident")
-print(json.dumps([float(loss(ps.zeros(4))[0]), ps.server_pids]), flush=True)
+print(json.dumps([float(loss(ps.zeros(3))[0]), ps.server_pids]), flush=True)
 sys.exit(3)
 """
 
@@ -89,7 +85,7 @@ def test_the_readme_under_spark_submit_then_a_script_that_stops_nothing(tmp_path
     assert "Warning" not in ended.stderr
     lines = ended.stdout.splitlines()
     assert lines[0].startswith("Converged: the gradient is within its tolerance.")
-    assert sum("|" in line for line in lines) == 5, "margins: a header and four rows"
+    assert sum("|" in line for line in lines) == 4, "probabilities: a header and three rows"
     none, refused, (value, pids) = (json.loads(line) for line in lines[-3:])
     assert none.startswith("RuntimeError: no PSContext is running; start one first: ")
     for text, kind in zip(refused, ("RuntimeError", "RuntimeError", "PSError"), strict=True):
