@@ -151,7 +151,6 @@ def spark_hosts():
 
 def test_the_readme_runs(spark_hosts):
     spark_part = (ROOT / "README.md").read_text().split("\n## Quickstart on Spark")[1]
-    )
     (example, *_) = re.findall(r"```python\n(.*?)```", spark_part, re.DOTALL)
     patient = example.replace("servers=2", "servers=2, timeout=200")
     written = spark_hosts.run(patient.replace("spark.stop()", ""), timeout=500.0)
