@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ps_backend.processes.cli import _parser as parser
+from ps_backend.processes.cli import command_parser
 from tests.pages.pages import DOCS
 
 MESSAGE_OF_OTHERS = ("No module named", "PYTHON_VERSION_MISMATCH", "Exception while sending")
@@ -79,4 +79,4 @@ def commands() -> Iterator[str]:
 
 @pytest.mark.parametrize("command", sorted(set(commands())))
 def test_the_command_is_understood(command: str) -> None:
-    parser().parse_args(shlex.split(command))
+    command_parser().parse_args(shlex.split(command))
