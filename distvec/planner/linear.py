@@ -9,8 +9,9 @@ Forms are of float64 and of float32 vectors; coefficients and inner products are
 of float32 vectors leave out their roundings, so they serve only products that are rounded to
 float32 themselves. What mixes both dtypes widens float32 vectors, which is exact.
 
-An expansion is made only where it lets a scalar be known earlier. It may cancel: whoever computes
-one compares it with the sum of its terms' magnitudes and falls back on the product itself.
+An expansion is made only where it lets a scalar be known earlier, and only into vectors that need
+one answer at most (``_LATEST``). It may cancel: the evaluation compares it with the sum of its
+terms' magnitudes and falls back on the product itself.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from distvec.graph.node import Buffer, Graph, Node
 from distvec.planner.pending import Walk, inner_of, product_of
 from ps_backend.program.types import NodeType, client_type
 
+_LATEST = 1
+"""Vectors of a higher level are no part of an expansion: each step of a loop would be expanded into
+the vectors of all steps before it, at the square of their number in products, and cancel."""
 _MOST_TERMS = 400
 _MOST_VECTORS = 128
 
@@ -65,7 +69,7 @@ class InnerProductExpansion:
         self._one, self._minus_one = graph.constant(1.0, _FLOAT), graph.constant(-1.0, _FLOAT)
         self._new: dict[int, Node] = {}
         self._order: Sequence[Node] = ()
-        self._forms: dict[int, Form] = {}
+        self._forms: dict[int, Form | None] = {}
         self.expanded = 0
         """How many inner products were expanded."""
 
@@ -96,13 +100,19 @@ class InnerProductExpansion:
 
     # --- linear forms ---
 
-    def _form(self, old: Node, node: Node) -> Form:
-        itself = _alone(node)
-        if node.known or (id(old) in self._stored and self._level(node) == 0):
-            return itself
+    def _form(self, old: Node, node: Node) -> Form | None:
+        """None if it contains a vector that is known too late to be of use."""
+        level = self._level(node)
+        if node.known or (id(old) in self._stored and level == 0):
+            return _alone(node)
         combine = _LINEAR.get(node.op)
-        form = None if combine is None else combine(self, *node.args)
-        return itself if form is None or len(form) > _MOST_VECTORS else form
+        if combine is not None and all(
+            arg.on_client or self._forms.get(id(arg)) is not None for arg in node.args
+        ):
+            form = combine(self, *node.args)
+            if form is not None and len(form) <= _MOST_VECTORS:
+                return form
+        return _alone(node) if level <= _LATEST else None
 
     def _sum(self, a: Node, b: Node) -> Form | None:
         return self._merge(a, b, lambda coefficient: coefficient)
@@ -113,8 +123,8 @@ class InnerProductExpansion:
     def _merge(self, a: Node, b: Node, change: Callable[[Node | None], Node | None]) -> Form | None:
         if a.on_client or b.on_client or a.type.row != b.type.row:
             return None  # a vector plus a number is no linear combination of vectors
-        form = dict(self._forms[id(a)])
-        for key, (vector, coefficient) in self._forms[id(b)].items():
+        form = dict(self._of(a))
+        for key, (vector, coefficient) in self._of(b).items():
             changed = change(coefficient)
             if key in form:
                 present = self._or_one(form[key][1])
@@ -139,8 +149,13 @@ class InnerProductExpansion:
         return self._each(a, self._negate)
 
     def _each(self, vector: Node, change: Callable[[Node | None], Node | None]) -> Form:
-        form = self._forms[id(vector)]
+        form = self._of(vector)
         return {key: (one, change(coefficient)) for key, (one, coefficient) in form.items()}
+
+    def _of(self, vector: Node) -> Form:
+        form = self._forms[id(vector)]
+        assert form is not None  # or ``_form`` would not have asked
+        return form
 
     def _widen(self, a: Node) -> Form | None:
         """The float32 vector itself, not what it is made of: that would leave out its roundings."""
@@ -154,8 +169,10 @@ class InnerProductExpansion:
         if depth == 0:
             return None
         first, second = self._form_within(node, u), self._form_within(node, v)
+        if first is None or second is None or len(first) * len(second) > _MOST_TERMS:
+            return None
         vectors = [vector for form in (first, second) for vector, _ in form.values()]
-        if len(first) * len(second) > _MOST_TERMS or max(map(self._level, vectors)) >= depth:
+        if max(map(self._level, vectors)) >= min(depth, _LATEST + 1):
             return None
         arguments: list[Node] = []
         for a, a_coefficient in first.values():
@@ -174,7 +191,7 @@ class InnerProductExpansion:
         expanded.direct = node
         return expanded
 
-    def _form_within(self, product: Node, factor: Node) -> Form:
+    def _form_within(self, product: Node, factor: Node) -> Form | None:
         """What ``factor`` is made of, as far as ``product`` may know: see the top of this file."""
         if factor.dtype == _SINGLE and id(product) in self._needed_exactly:
             return _alone(factor)
