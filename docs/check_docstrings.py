@@ -34,6 +34,8 @@ class _Validator(Validator):  # type: ignore[misc]
 
     def __init__(self, obj_name: str, thing: Any) -> None:
         super().__init__(get_doc_object(thing))
+        # A method without a docstring has that of the method that it overrides.
+        self.raw_doc = self.raw_doc or self.clean_doc
 
     @property
     def method_source(self) -> str:
@@ -44,6 +46,16 @@ class _Validator(Validator):  # type: ignore[misc]
             return "def strategy(): return 1"
 
 
+def _property_of(function: Any) -> property | None:
+    """The property that a function is the getter of."""
+    owner: Any = sys.modules.get(function.__module__)
+    *parents, name = function.__qualname__.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent, None)
+    found = inspect.getattr_static(owner, name, None) if parents else None
+    return found if isinstance(found, property) else None
+
+
 def errors(name: str, thing: Any) -> list[str]:
     """The errors in the docstring of ``thing``, as ``CODE text``."""
     is_method = inspect.isfunction(thing) and "." in thing.__qualname__
@@ -52,6 +64,10 @@ def errors(name: str, thing: Any) -> list[str]:
     waived = WAIVED | {"EX01"} if is_method or is_exception else WAIVED
     if isinstance(thing, EnumType):  # its members are attributes; its call has Python's parameters
         waived |= {"PR01"}
+    if (inspect.getdoc(thing) or "").startswith("Deprecated: "):  # it names the one to use
+        waived |= {"PR01", "RT01"}
+    if inspect.isfunction(thing):
+        thing = _property_of(thing) or thing  # described as an attribute, without Returns
     report = validate(name, _Validator, thing=thing)
     return [f"{code} {text}" for code, text in report["errors"] if code not in waived]
 

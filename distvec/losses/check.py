@@ -50,17 +50,44 @@ def check_loss(
     rtol: float = 1e-5,
     seed: int = 0,
 ) -> GradientCheck:
-    """Compare slopes (and curvatures, where there are any) with central differences of values (and
-    slopes): at ``margins`` and ``labels``, or at 200 random ones of its kind.
+    """Compare slopes of a loss with central differences of its values.
 
-    rtol    relative error allowed, beside the rounding of the differences
-    seed    of the random rows; at a kink of the loss a difference is no derivative, and they are at
-            none but by misfortune
+    If the loss has curvatures, they are compared with differences of the slopes.
 
-        assert check_loss(my_loss), check_loss(my_loss)
+    Parameters
+    ----------
+    loss : RowLoss
+        The loss, such as ``Huber()`` or a function with ``row_loss``.
+    margins : array_like, optional
+        Margins to check. By default 200 random ones.
+    labels : array_like, optional
+        Labels to check. By default random ones that the loss allows.
+    rtol : float, default 1e-5
+        Allowed relative error, in addition to the rounding of the differences.
+    seed : int, default 0
+        Seed of the random rows. Differences are not derivatives at a kink of the loss. Random
+        rows practically never lie there.
 
-    For a ``block_loss``, and for anything else, there is ``optim``'s ``check_gradient`` of an
-    objective with it. LossError as in an evaluation.
+    Returns
+    -------
+    GradientCheck
+        True if all derivatives agree. It prints as a table.
+
+    Raises
+    ------
+    TypeError
+        If the loss has no margins. For a ``block_loss`` use ``optim.check_gradient``.
+    LossError
+        If the function of the loss fails.
+
+    Examples
+    --------
+    >>> from distvec.losses import check_loss, row_loss
+    >>> @row_loss
+    ... def cauchy(margins, labels):
+    ...     residuals = margins - labels
+    ...     return np.log1p(residuals**2), 2 * residuals / (1 + residuals**2)
+    >>> assert check_loss(cauchy), check_loss(cauchy)
     """
     if not isinstance(loss, RowLoss):
         raise TypeError(

@@ -25,16 +25,32 @@ from distvec.losses.rows import Floats, Rows, blocks
 
 @dataclass(frozen=True)
 class Logistic(RowLoss):
-    """``ln(1 + exp(-y m))``: the negative log-likelihood of logistic regression. Convex, smooth.
+    """Logistic loss ``ln(1 + exp(-y m))``: the negative log-likelihood of logistic regression.
 
-    With ``e = exp(-|m|)`` no margin overflows: the loss is ``max(-y m, 0) + log1p(e)``, and the
-    probability of the other class ``1 / (1 + e)`` or ``e / (1 + e)``.
+    Labels are two classes. The loss is convex and smooth.
+
+    See Also
+    --------
+    Softmax : The same for several classes.
+
+    Notes
+    -----
+    With ``e = exp(-|m|)`` no margin overflows. The loss is ``max(-y m, 0) + log1p(e)``, and the
+    probability of the positive class ``1 / (1 + exp(-m))``.
+
+    Examples
+    --------
+    >>> from distvec.losses import Logistic, Objective
+    >>> X, y = [[1.0, 0.0], [2.0, 1.0], [0.0, 1.0], [1.0, 3.0]], [1, 1, 0, 0]
+    >>> objective = Objective((X, y), loss=Logistic(), penalty=optim.SquaredL2Norm(0.1))
+    >>> model = objective.fit()
+    >>> model.predict(X), model.probabilities([[1.0, 1.0]]).round(2)
+    (array([1., 1., 0., 0.]), array([[0.46, 0.54]]))
     """
 
     labels: ClassVar[str] = "signs"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes; a few roundings off, however far out."""
         against = -labels * margins
         decay = np.exp(-np.abs(against))
         values = np.maximum(against, 0.0)
@@ -46,7 +62,6 @@ class Logistic(RowLoss):
         return values, slopes
 
     def probabilities(self, scores: Floats) -> Floats:
-        """``1 / (1 + exp(m))`` of the negative class, ``1 / (1 + exp(-m))`` of the positive."""
         decay = np.exp(-np.abs(scores))
         less, more = decay / (1.0 + decay), 1.0 / (1.0 + decay)
         is_positive = scores > 0.0
@@ -54,63 +69,95 @@ class Logistic(RowLoss):
         return np.column_stack(found)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """``p (1 - p)`` with the probability ``p`` of a class."""
         decay = np.exp(-np.abs(margins))
         return decay / np.square(1.0 + decay)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hinge(KinkedLoss):
-    """``max(0, 1 - y m)``: support vector machines. Convex; the subgradient at ``y m = 1`` is 0.
+    """Hinge loss ``max(0, 1 - y m)`` of support vector machines.
 
-    With ``smoothing`` g > 0 its Moreau envelope, at most g/2 below: ``(1 - y m)^2 / (2 g)`` for
-    ``1 - g < y m < 1`` and linear with slope -1 beyond (Shalev-Shwartz and Zhang 2013, section 4).
+    Labels are two classes. The loss is convex. Its subgradient at ``y m = 1`` is 0.
+
+    Parameters
+    ----------
+    smoothing : float, default 0.0
+        If it is a number g > 0, the loss is replaced by its Moreau envelope, at most g/2 below:
+        ``(1 - y m)^2 / (2 g)`` for ``1 - g < y m < 1``, and linear with slope -1 beyond.
+
+    References
+    ----------
+    S. Shalev-Shwartz and T. Zhang, "Stochastic dual coordinate ascent methods for regularized
+    loss minimization", 2013, section 4.
+
+    Examples
+    --------
+    >>> from distvec.losses import Hinge
+    >>> Hinge().row(np.array([0.25, 2.0]), np.array([1.0, 1.0]))
+    (array([0.75, 0.  ]), array([-1., -0.]))
     """
 
     labels: ClassVar[str] = "signs"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         short = np.maximum(1.0 - labels * margins, 0.0)
         values, slopes = two_slopes(short, 0.0, 1.0, self.smoothing)
         return values, -labels * slopes
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """1/g where it is quadratic, else 0."""
         return curvature_at_kink(1.0 - labels * margins, 0.0, 1.0, self.smoothing)
 
 
 @dataclass(frozen=True)
 class SquaredHinge(RowLoss):
-    """``max(0, 1 - y m)^2``. Convex; its gradient is continuous, its curvature is not."""
+    """Squared hinge loss ``max(0, 1 - y m)^2``.
+
+    Labels are two classes. The loss is convex. Its gradient is continuous, its curvature is not.
+
+    Examples
+    --------
+    >>> from distvec.losses import SquaredHinge
+    >>> SquaredHinge().row(np.array([0.5, 2.0]), np.array([1.0, 1.0]))
+    (array([0.25, 0.  ]), array([-1., -0.]))
+    """
 
     labels: ClassVar[str] = "signs"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         short = np.maximum(1.0 - labels * margins, 0.0)
         return np.square(short), -2.0 * labels * short
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """2 where ``y m < 1``, else 0: a generalised second derivative."""
         return np.where(labels * margins < 1.0, 2.0, 0.0)
 
 
 @dataclass(frozen=True)
 class ModifiedHuber(RowLoss):
-    """``max(0, 1 - y m)^2`` where ``y m >= -1``, and ``-4 y m`` below. Convex; its gradient is
-    continuous, and bounded: wrong labels weigh less than in the squared hinge (Zhang 2004)."""
+    """Modified Huber loss ``max(0, 1 - y m)^2``, linear below ``y m = -1``.
+
+    For ``y m < -1`` it is ``-4 y m``. Labels are two classes. The loss is convex. Its gradient is
+    continuous and bounded, so wrong labels weigh less than in the squared hinge.
+
+    References
+    ----------
+    T. Zhang, "Solving large scale linear prediction problems using stochastic gradient descent
+    algorithms", 2004.
+
+    Examples
+    --------
+    >>> from distvec.losses import ModifiedHuber
+    >>> ModifiedHuber().row(np.array([0.5, -3.0]), np.array([1.0, 1.0]))
+    (array([ 0.25, 12.  ]), array([-1., -4.]))
+    """
 
     labels: ClassVar[str] = "signs"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         short = np.maximum(1.0 - labels * margins, 0.0)
         near = np.minimum(short, 2.0)
         return near * (2.0 * short - near), -2.0 * labels * near
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """2 where ``-1 < y m < 1``, else 0: a generalised second derivative."""
         return np.where(np.abs(margins) < 1.0, 2.0, 0.0)
 
 
@@ -122,15 +169,36 @@ _LARGEST_PIECE = 1 << 24
 
 @dataclass(frozen=True)
 class Softmax(Loss):
-    """``sum c (ln sum_k exp(m_k) - m_y)``: the negative log-likelihood of one class out of K.
+    """Multinomial logistic loss ``sum c (ln sum_k exp(m_k) - m_y)`` of K classes.
 
-    Labels ``y`` are the numbers of classes, 0 to ``classes - 1``; a row has a margin for each,
-    ``m = x W [+ intercepts]``. The parameter is the table ``W``, ``(features [+ 1], K)``. Convex
-    and smooth, and the same for ``W`` plus any column in all its columns: of the optima, an l2
-    penalty takes the one whose rows have the sum 0. An offset, the same for all classes, cancels
-    out.
+    Labels are 0 to ``classes - 1``. A row has a margin for each class, ``m = x W [+ intercepts]``.
+    The parameter is the table ``W``, ``(features [+ 1], K)``. The loss is convex and smooth.
 
-    ``classes`` may be left out where the labels of all rows are known: it is the largest, plus 1.
+    Parameters
+    ----------
+    classes : int, optional
+        The number of classes. By default the largest label plus 1.
+
+    Raises
+    ------
+    ValueError
+        If ``classes`` is less than 1.
+
+    Notes
+    -----
+    The loss stays the same if a column is added to all columns of ``W``. Of these optima, an l2
+    penalty selects the table whose rows have the sum 0. An offset, the same for all classes,
+    cancels out. An evaluation makes two passes over the matrix. A product with the Hessian makes
+    three.
+
+    Examples
+    --------
+    >>> from distvec.losses import Objective, Softmax
+    >>> X, y = np.eye(3), [0, 1, 2]
+    >>> objective = Objective((X, y), loss=Softmax(), penalty=optim.SquaredL2Norm(0.01))
+    >>> model = objective.fit()
+    >>> model.coefficients.shape, model.predict(X)
+    ((3, 3), array([0., 1., 2.]))
     """
 
     classes: int | None = None
@@ -141,10 +209,6 @@ class Softmax(Loss):
             raise ValueError(f"classes={self.classes}; there must be at least one")
 
     def bind(self, labels: Sequence[float]) -> Softmax:
-        """With as many classes as the largest of ``labels`` says, unless it has been told.
-
-        ValueError for labels that are none, or too large.
-        """
         found = np.asarray(labels, dtype=np.float64)
         _as_indices(found, np.inf if self.classes is None else self.classes)
         if self.classes is not None:
@@ -162,21 +226,17 @@ class Softmax(Loss):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """One table of a column a class."""
         return (Parameter(row=(self._count,)),)
 
     @property
     def takes_intercept(self) -> bool:
-        """One for each class."""
         return True
 
     @property
     def has_products(self) -> bool:
-        """There are."""
         return True
 
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
-        """Two passes over the matrix, and over ``(rows, K)`` margins by blocks of rows."""
         values: list[float] = []
 
         def slopes_of(piece: Rows) -> Floats:
@@ -193,8 +253,6 @@ class Softmax(Loss):
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
     ) -> Arrays:
-        """``X^T (c P (D - sum_k P D))`` with probabilities ``P`` and ``D = X V``: three passes."""
-
         def changes_of(piece: Rows) -> Floats:
             margins = piece.margins(arrays[0], intercept=intercept)
             changes = replace(piece, offsets=None).margins(directions[0], intercept=intercept)
@@ -205,13 +263,11 @@ class Softmax(Loss):
         return (self._gradient(rows, changes_of, intercept=intercept),)
 
     def probabilities(self, scores: Floats) -> Floats:
-        """``exp(m_k)`` over their sum."""
         terms = np.exp(scores - scores.max(axis=1, keepdims=True))
         found: Floats = terms / terms.sum(axis=1, keepdims=True)
         return found
 
     def predictions(self, scores: Floats) -> Floats:
-        """The number of the class with the largest score."""
         found: Floats = scores.argmax(axis=1).astype(np.float64)
         return found
 

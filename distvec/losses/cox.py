@@ -95,18 +95,30 @@ def _running_from(terms: Scaled, before: Scaled) -> Scaled:
 
 @dataclass(frozen=True)
 class Cox(PhasedLoss):
-    """``sum over events i of c_i (ln S_i - m_i)``, ``S_i = sum over t_j >= t_i of c_j exp(m_j)``.
+    """Cox loss of survival times: ``sum over events i of c_i (ln S_i - m_i)``.
 
-    The negative logarithm of Cox's partial likelihood, with Breslow's rule for equal times. Labels
-    are the times ``t``, ``rows.events`` says at which of them the event was seen (else the row was
-    lost sight of then: censored); weights ``c`` and offsets count in each set ``S`` that a row is
-    in. Convex and smooth. The objective is the mean over all rows, as in glmnet, not over events.
+    It is the negative log partial likelihood, with Breslow's rule for equal times and the risk
+    ``S_i = sum over t_j >= t_i of c_j exp(m_j)``. Labels are the times ``t``. ``rows.events`` is 1
+    if the event was observed, and 0 if the row was censored. The loss is convex and smooth. The
+    objective is the mean over all rows, as in glmnet, instead of the mean over events.
 
-    There is no intercept, which would cancel out: the parameter does not take one.
+    Notes
+    -----
+    An intercept would cancel out, so the parameter has none. Weights ``c`` and offsets count in
+    each ``S`` that a row is in.
 
-    Rows lie by time, ascending, in partitions too, and equal times in one partition. What a
-    partition has to know of the others is ``S`` of all later rows, and then ``sum c_i / S_i`` over
-    all earlier events; both as a number and the exponent of another, so no margin is too large.
+    Rows are sorted by time, also across partitions, and equal times lie in one partition. A
+    partition needs two sums from the others: ``S`` of all later rows, then ``sum c_i / S_i`` over
+    all earlier events. Both are stored with an exponent of their own, so no margin overflows.
+
+    Examples
+    --------
+    >>> from distvec.losses import Cox, Objective, Rows
+    >>> rows = Rows(np.array([[0.0], [2.0], [1.0]]), [5.0, 1.0, 3.0], events=[0, 1, 1])
+    >>> objective = Objective(rows, loss=Cox())
+    >>> value, gradient = objective(np.zeros(1))
+    >>> round(float(value), 3), gradient
+    (0.597, array([-0.5]))
     """
 
     labels: ClassVar[str] = "real"
@@ -115,25 +127,21 @@ class Cox(PhasedLoss):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """One vector, without an intercept."""
         return (Parameter(takes_intercept=False),)
 
     @property
     def has_products(self) -> bool:
-        """There are, at twice the numbers a row."""
         return True
 
     def prepare(
         self, rows: Rows, arrays: Arrays, directions: Arrays = (), *, intercept: bool
     ) -> Floats:
-        """The margins, ``(1, rows)``, and in a second row how they change in the direction."""
         margins = [rows.margins(arrays[0], intercept=False)]
         plain = replace(rows, offsets=None)
         margins += [plain.margins(way, intercept=False) for way in directions]
         return np.stack(margins)
 
     def summary(self, phase: int, rows: Rows, prepared: Floats, told: Sequence[Floats]) -> Floats:
-        """The sum of ``c exp(m)`` over these rows, then of ``c_i / S_i`` over their events."""
         with np.errstate(all="ignore"):
             if phase == 0:
                 return _rows(total_scaled(_risks(rows, prepared)))[:, 0]
@@ -141,7 +149,6 @@ class Cox(PhasedLoss):
             return _rows(total_scaled(_hazards(rows, sets, _observed_events(rows))))[:, 0]
 
     def merge(self, phase: int, summaries: Sequence[Floats]) -> list[Floats]:
-        """For each partition the sum over all later ones; in the second phase over all earlier."""
         each = _unpack_scaled(np.transpose(summaries))
         nothing = _empty_sums(len(each.values))
         with np.errstate(all="ignore"):
@@ -150,14 +157,11 @@ class Cox(PhasedLoss):
             return [nothing, *_rows(running_totals(each.at(slice(-1)))).T]
 
     def alone(self, rows: Rows, prepared: Floats) -> list[Floats]:
-        """Nothing, twice."""
         return [_empty_sums(prepared.shape[0])] * 2
 
     def sums_told(
         self, rows: Rows, prepared: Floats, told: Sequence[Floats], *, intercept: bool
     ) -> Sums:
-        """The slope of a row is ``c exp(m)`` times ``sum c_i / S_i`` over the events until then,
-        and, where its event was seen, minus ``c``. One pass over the matrix."""
         with np.errstate(all="ignore"):
             margins, seen = prepared[0], _observed_events(rows)
             sets, hazards = _both(rows, prepared, told, seen)
@@ -172,7 +176,6 @@ class Cox(PhasedLoss):
     def products_told(
         self, rows: Rows, prepared: Floats, told: Sequence[Floats], *, intercept: bool
     ) -> Arrays:
-        """How the slopes change, carried back. One pass over the matrix."""
         with np.errstate(all="ignore"):
             margins, moved = prepared
             _, hazards = _both(rows, prepared, told, _observed_events(rows))
@@ -181,7 +184,6 @@ class Cox(PhasedLoss):
             return (rows.gradient(multiply_weights(changes, rows.weights), intercept=False),)
 
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
-        """The logarithm of the relative hazard, ``(rows,)``."""
         return rows.margins(arrays[0], intercept=False)
 
 

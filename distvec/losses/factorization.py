@@ -25,17 +25,44 @@ _DENSE_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True)
 class FactorizationMachine(Loss):
-    """A loss of one margin a row, ``m = x w [+ intercept] [+ offset] + sum over i < j of x_i x_j
-    <V_i, V_j>`` (Rendle 2010).
+    """Loss of a factorization machine: margins with a term for each pair of features.
 
-    The parameters are a dict: ``"w"``, ``(features [+ 1],)``, and the table ``"V"`` of a row of
-    ``factors`` numbers a feature, ``(features, factors)``. The sum over pairs is half of
-    ``|x V|^2 - x^2 |V|^2`` (squares by element, ``|V|^2`` by row), so it costs as a matrix of
-    ``factors + 1`` columns does. Not convex: at ``V = 0`` the gradient by ``V`` is 0, so ``V``
-    starts from random values of standard deviation ``spread``.
+    The margin is ``m = x w [+ intercept] [+ offset] + sum over i < j of x_i x_j <V_i, V_j>``. The
+    parameters are a dict: ``"w"``, ``(features [+ 1],)``, and the table ``"V"``, ``(features,
+    factors)``.
 
-    ``row`` is the loss of margin and label: ``Logistic()``, ``Squared()``, one of your own. It has
-    products with its Hessian if ``row`` has a curvature.
+    Parameters
+    ----------
+    factors : int, default 8
+        Number of columns of ``V``.
+    row : RowLoss, optional
+        The loss of margin and label, by default ``Logistic()``. The loss has products with its
+        Hessian if ``row`` has a curvature.
+    spread : float, default 0.01
+        Standard deviation of the random values that ``V`` starts from. The loss is not convex, and
+        its gradient by ``V`` is 0 at ``V = 0``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``row`` is not a loss of one margin, or a number is out of range.
+
+    Notes
+    -----
+    The sum over pairs is half of ``|x V|^2 - x^2 |V|^2``, with squares by element and ``|V|^2`` by
+    row. So an evaluation costs as much as with a matrix of ``factors + 1`` columns.
+
+    References
+    ----------
+    S. Rendle, "Factorization machines", 2010.
+
+    Examples
+    --------
+    >>> from distvec.losses import FactorizationMachine, Objective
+    >>> X, y = [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0]], [1, 0, 1]
+    >>> objective = Objective((X, y), loss=FactorizationMachine(factors=2))
+    >>> {name: array.shape for name, array in objective.start().items()}
+    {'w': (3,), 'V': (3, 2)}
     """
 
     factors: int = 8
@@ -52,41 +79,33 @@ class FactorizationMachine(Loss):
 
     @property
     def labels(self) -> str:  # type: ignore[override]  # others have it by class
-        """Those of ``row``."""
+        """The kind of labels, as ``row`` takes them."""
         return self.row.labels
 
     @property
     def has_products(self) -> bool:
-        """Where ``row`` has a curvature."""
         return self.row.has_products
 
     @property
     def has_kinks(self) -> bool:
-        """Where ``row`` has some."""
         return self.row.has_kinks
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """``"w"``, and ``"V"``, which has no row for the intercept."""
         spread = self.spread
         return Parameter("w"), Parameter("V", (self.factors,), takes_intercept=False, spread=spread)
 
     def bind(self, labels: Sequence[float]) -> FactorizationMachine:
-        """With the loss of the row bound."""
         row: Any = self.row.bind(labels)
         return self if row is self.row else replace(self, row=row)
 
     def probabilities(self, scores: Floats) -> Floats:
-        """Those of ``row``."""
         return self.row.probabilities(scores)
 
     def predictions(self, scores: Floats) -> Floats:
-        """Those of ``row``."""
         return self.row.predictions(scores)
 
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
-        """Two passes over the matrix with each of ``w``, ``V`` and ``|V|^2``; ``(rows, factors)``
-        numbers are in memory. LossError as of a ``RowLoss``."""
         table = arrays[1]
         with np.errstate(all="ignore"):
             plain = _sum_duplicates(replace(rows, offsets=None))
@@ -106,8 +125,6 @@ class FactorizationMachine(Loss):
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
     ) -> Arrays:
-        """Three passes over the matrix with each: ``f''`` times how the margins change, and ``f'``
-        times how their gradient does."""
         if not self.has_products:
             return super().products(rows, arrays, directions, intercept=intercept)
         table, way = arrays[1], directions[1]
@@ -133,7 +150,6 @@ class FactorizationMachine(Loss):
             return plain.gradient(changes, intercept=intercept), pairs
 
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
-        """The margins, ``(rows,)``."""
         plain = _sum_duplicates(replace(rows, offsets=None))
         projected = plain.margins(arrays[1], intercept=False)
         return self._margins(rows, plain, projected, arrays, intercept=intercept)

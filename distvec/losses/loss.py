@@ -31,9 +31,20 @@ _LIBRARIES = tuple(
 
 
 class LossError(RuntimeError):
-    """A loss raised, or gave what cannot be its value and derivative.
+    """Raised when a loss function fails, or returns an invalid value or derivative.
 
-    ``args`` are the loss, the place, and the problem, each a text; it pickles.
+    Parameters
+    ----------
+    loss : str
+        The loss.
+    place : str
+        The block of rows, and in Spark the partition.
+    problem : str
+        The exception, or the reason why the result is invalid.
+
+    Notes
+    -----
+    The three texts are ``args``, so the error pickles.
     """
 
     def __init__(self, loss: str, place: str, problem: str) -> None:
@@ -44,15 +55,35 @@ class LossError(RuntimeError):
         return f"the loss {loss} failed in {place}: {problem}"
 
     def within(self, outer: str) -> LossError:
-        """The same, with its place in something larger: ``error.within("partition 3")``."""
+        """Return the same error with its place inside a larger one.
+
+        Parameters
+        ----------
+        outer : str
+            The larger place, such as ``"partition 3"``.
+
+        Returns
+        -------
+        LossError
+            An error of the same class.
+        """
         loss, place, problem = self.args
         return type(self)(loss, f"{outer}, {place}", problem)
 
 
 class NotFinite(LossError, ArithmeticError):
-    """A loss has no value or no slope at a point: NaN where margins are finite, an overflow.
+    """Raised when a loss or its slope is NaN at finite margins, or overflows.
 
-    At a start it is an error; where a solver went too far, it takes a shorter step.
+    A solver that took too long a step shortens it. At the start of a run the error is raised.
+
+    Parameters
+    ----------
+    loss : str
+        The loss.
+    place : str
+        The block of rows, and in Spark the partition.
+    problem : str
+        The number that is not finite.
     """
 
 
@@ -99,33 +130,79 @@ MARGINS, PROBABILITIES, PREDICTIONS = "margins", "probabilities", "predictions"
 
 
 class Parameter(NamedTuple):
-    """An array that a loss is a function of: one row a feature.
+    """Describe an array that a loss depends on: it has one row for each feature.
 
-    ``name`` is empty where there is one parameter only, which users then see as a bare array; else
-    they see a dict by names.
+    Parameters
+    ----------
+    name : str, default ""
+        The name. A loss with one unnamed parameter is given an array. Any other loss is given a
+        dict by names.
+    row : tuple of int, default ()
+        The shape of the part that belongs to one feature: ``()`` in a vector, ``(k,)`` in a table
+        of ``k`` columns.
+    takes_intercept : bool, default True
+        Whether the array has one more row, the last, in an objective with an intercept.
+    spread : float, default 0.0
+        Standard deviation of the random start. 0 starts from zeros.
+
+    Examples
+    --------
+    >>> from distvec.losses import FactorizationMachine
+    >>> [(one.name, one.row) for one in FactorizationMachine(factors=3).parameters]
+    [('w', ()), ('V', (3,))]
     """
 
     name: str = ""
     row: tuple[int, ...] = ()
-    """Shape of what belongs to one feature: () in a vector, (k,) in a table."""
     takes_intercept: bool = True
-    """Has one more row, the last, in an objective with an intercept."""
     spread: float = 0.0
-    """Standard deviation of the random values it starts from; 0: it starts from zeros."""
 
 
 class Sums(NamedTuple):
-    """What rows contribute to an objective; the objective is the sum of the values divided by that
-    of the weights."""
+    """Hold the contribution of some rows to an objective.
+
+    The objective is the sum of the values divided by the sum of the weights.
+
+    Parameters
+    ----------
+    value : float
+        The weighted sum of the losses.
+    weight : float
+        The contribution to the denominator of the mean.
+    gradients : tuple of arrays
+        The gradient of ``value`` for each parameter, ``(columns [+ 1], *row)``.
+
+    Examples
+    --------
+    >>> from distvec.losses import Rows, Squared
+    >>> rows = Rows(np.eye(2), np.array([1.0, 3.0]))
+    >>> Squared().sums(rows, (np.zeros(2),), intercept=False)
+    Sums(value=5.0, weight=2.0, gradients=(array([-1., -3.]),))
+    """
 
     value: float
     weight: float
     gradients: Arrays
-    """Of ``value``, by parameter; ``(columns [+ 1], *row)``."""
 
 
 class Loss(ABC):
-    """A loss: a frozen dataclass that pickles. All methods are pure."""
+    """Base class of losses: frozen dataclasses that pickle, with pure methods.
+
+    Use a built-in loss, or write a function with ``row_loss`` or ``block_loss``. Subclasses
+    implement ``sums``.
+
+    See Also
+    --------
+    RowLoss : Base class of losses that depend on one margin for each row.
+    row_loss : Make a loss of a function of margins and labels.
+    block_loss : Make a loss of a function of rows and parameters.
+
+    Examples
+    --------
+    >>> from distvec.losses import Huber, Logistic, Loss
+    >>> isinstance(Huber(), Loss), Logistic().labels
+    (True, 'signs')
+    """
 
     labels: ClassVar[str] = "real"
     """Which labels there may be: a key of ``labels.RULES``."""
@@ -134,55 +211,173 @@ class Loss(ABC):
 
     @property
     def has_products(self) -> bool:
-        """Whether ``products`` is there."""
+        """Whether the loss has products with its Hessian."""
         return False
 
     @property
     def has_kinks(self) -> bool:
-        """Whether its gradient jumps somewhere, as that of the hinge loss."""
+        """Whether the gradient has jumps, as the gradient of the hinge loss has."""
         return False
 
     def bind(self, labels: Sequence[float]) -> Loss:
-        """This loss for data with these distinct labels (known for "classes" and "signs")."""
+        """Return this loss for data with the given distinct labels.
+
+        Parameters
+        ----------
+        labels : sequence of float
+            The distinct labels. They are known for losses of classes.
+
+        Returns
+        -------
+        Loss
+            The loss itself, unless it depends on the labels.
+        """
         return self
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What it is a function of."""
+        """The parameters of the model, one for each array."""
         return (Parameter(),)
 
     @property
     def takes_intercept(self) -> bool:
-        """Whether an intercept changes anything; known also before ``bind``."""
+        """Whether an intercept changes the loss."""
         return any(one.takes_intercept for one in self.parameters)
 
     @abstractmethod
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
-        """Weighted sums over ``rows``; arrays are ``(columns [+ 1], *row)`` each."""
+        """Return weighted sums over rows.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows.
+        arrays : tuple of arrays
+            An array for each parameter, ``(columns [+ 1], *row)``.
+        intercept : bool
+            Whether the last row of the arrays is the intercept.
+
+        Returns
+        -------
+        Sums
+            Value, weight and gradients.
+
+        Raises
+        ------
+        LossError
+            If a function of the user fails or returns something else than columns of numbers.
+
+        Notes
+        -----
+        Losses of one margin make two passes over the matrix.
+        """
 
     def weight(self, rows: Rows) -> float:
-        """What ``rows`` add to that by which the mean divides."""
+        """Return the contribution of rows to the denominator of the mean.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows.
+
+        Returns
+        -------
+        float
+            The sum of the row weights. For rankings, the sum of the weights of pairs.
+        """
         return rows.weight_sum
 
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
     ) -> Arrays:
-        """The Hessian of ``sums(...).value`` at ``arrays`` times ``directions``."""
+        """Return the product of the Hessian of ``sums(...).value`` with directions.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows.
+        arrays : tuple of arrays
+            The point: an array for each parameter.
+        directions : tuple of arrays
+            The directions, like ``arrays``.
+        intercept : bool
+            Whether the last row of the arrays is the intercept.
+
+        Returns
+        -------
+        tuple of arrays
+            The products, like ``arrays``.
+
+        Raises
+        ------
+        NotImplementedError
+            If ``has_products`` is False.
+
+        Notes
+        -----
+        Losses of one margin make three passes over the matrix.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no products with its Hessian")
 
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
-        """What the model says of each row: ``(rows,)``, or ``(rows, k)`` for k classes."""
+        """Return the margins of rows.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows.
+        arrays : tuple of arrays
+            An array for each parameter.
+        intercept : bool
+            Whether the last row of the arrays is the intercept.
+
+        Returns
+        -------
+        array of float64
+            ``(rows,)``, or ``(rows, k)`` for ``k`` classes.
+        """
         return rows.margins(arrays[0], intercept=intercept)
 
     def probabilities(self, scores: Floats) -> Floats:
-        """Of each class where the model has these scores, ``(rows, k)``; of two, that of -1 comes
-        first."""
+        """Return the probability of each class for rows with the given margins.
+
+        Parameters
+        ----------
+        scores : array of float64
+            The margins, ``(rows,)`` or ``(rows, k)``.
+
+        Returns
+        -------
+        array of float64, (rows, k)
+            Of two classes, the negative class comes first.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss has no probabilities.
+        """
         raise NotImplementedError(
             f"{self} tells no probabilities, as Logistic and Softmax do; ask for the scores"
         )
 
     def predictions(self, scores: Floats) -> Floats:
-        """The label expected where the model has these scores: -1 or 1, a class, a number."""
+        """Return the predicted labels of rows with the given margins.
+
+        Parameters
+        ----------
+        scores : array of float64
+            The margins, ``(rows,)`` or ``(rows, k)``.
+
+        Returns
+        -------
+        array of float64, (rows,)
+            -1 or 1, the number of a class, or a mean.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss does not predict labels.
+        """
         if self.labels == "signs" and not self.order:
             return np.where(scores > 0.0, 1.0, -1.0)
         if self.labels == "real" and not self.order:
@@ -191,12 +386,18 @@ class Loss(ABC):
 
 
 class PhasedLoss(Loss):
-    """A loss that needs to know something of all rows before it can sum over some of them.
+    """Base class of losses that need a summary of all rows before they can sum over some of them.
 
-    In each phase every partition (rows that lie together, in the order of ``order``) tells a small
-    array, and is told another one. What it was told in all phases so far goes along, and what was
-    ``prepared`` of its rows, once an evaluation where they stay. With directions all this is for
-    products with the Hessian.
+    The rows of a partition lie together, in the order that ``order`` names. In each phase every
+    partition sends a small array and receives another one. The arrays received so far, and the
+    result of ``prepare``, are passed to later phases. Resident tasks prepare once for each
+    evaluation. With directions, all this is for products with the Hessian.
+
+    Examples
+    --------
+    >>> from distvec.losses import Cox, PhasedLoss
+    >>> isinstance(Cox(), PhasedLoss), Cox().phases
+    (True, 2)
     """
 
     phases: ClassVar[int] = 1
@@ -205,42 +406,139 @@ class PhasedLoss(Loss):
     def prepare(
         self, rows: Rows, arrays: Arrays, directions: Arrays = (), *, intercept: bool
     ) -> Floats:
-        """What all phases need of these rows alone, as their margins."""
+        """Return the numbers that all phases need from these rows, such as their margins.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows of a partition.
+        arrays : tuple of arrays
+            An array for each parameter.
+        directions : tuple of arrays, default ()
+            For products with the Hessian: the directions, like ``arrays``.
+        intercept : bool
+            Whether the last row of the arrays is the intercept.
+
+        Returns
+        -------
+        array of float64
+            Any shape.
+        """
 
     @abstractmethod
     def summary(self, phase: int, rows: Rows, prepared: Floats, told: Sequence[Floats]) -> Floats:
-        """What these rows tell: a small vector, always of one length."""
+        """Return the summary of these rows for one phase.
+
+        Parameters
+        ----------
+        phase : int
+            The phase, from 0.
+        rows : Rows
+            The rows of a partition.
+        prepared : array of float64
+            The result of ``prepare``.
+        told : sequence of arrays
+            The array received in each earlier phase.
+
+        Returns
+        -------
+        array of float64, (n,)
+            A small vector of a fixed length.
+        """
 
     @abstractmethod
     def merge(self, phase: int, summaries: Sequence[Floats]) -> list[Floats]:
-        """What each partition is told, from the summaries in the order of the partitions."""
+        """Combine the summaries of all partitions.
+
+        Parameters
+        ----------
+        phase : int
+            The phase, from 0.
+        summaries : sequence of arrays
+            A summary for each partition, in the order of the partitions.
+
+        Returns
+        -------
+        list of arrays
+            The array that each partition receives.
+        """
 
     @abstractmethod
     def sums_told(
         self, rows: Rows, prepared: Floats, told: Sequence[Floats], *, intercept: bool
     ) -> Sums:
-        """``sums``, given what was told in each phase."""
+        """Return weighted sums over the rows of a partition after all phases.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows of the partition.
+        prepared : array of float64
+            The result of ``prepare``.
+        told : sequence of arrays
+            The array received in each phase.
+        intercept : bool
+            Whether the parameters have a row for the intercept.
+
+        Returns
+        -------
+        Sums
+            Value, weight and gradients.
+        """
 
     def products_told(
         self, rows: Rows, prepared: Floats, told: Sequence[Floats], *, intercept: bool
     ) -> Arrays:
-        """``products``, given what was told in each phase."""
+        """Return products with the Hessian over the rows of a partition after all phases.
+
+        Parameters
+        ----------
+        rows : Rows
+            The rows of the partition.
+        prepared : array of float64
+            The result of ``prepare`` with directions.
+        told : sequence of arrays
+            The array received in each phase.
+        intercept : bool
+            Whether the parameters have a row for the intercept.
+
+        Returns
+        -------
+        tuple of arrays
+            A product for each parameter.
+
+        Raises
+        ------
+        NotImplementedError
+            If ``has_products`` is False.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no products with its Hessian")
 
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
-        """Over rows that are all there are."""
         prepared = self.prepare(rows, arrays, intercept=intercept)
         return self.sums_told(rows, prepared, self.alone(rows, prepared), intercept=intercept)
 
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
     ) -> Arrays:
-        """The same, of the Hessian times ``directions``."""
         prepared = self.prepare(rows, arrays, directions, intercept=intercept)
         return self.products_told(rows, prepared, self.alone(rows, prepared), intercept=intercept)
 
     def alone(self, rows: Rows, prepared: Floats) -> list[Floats]:
-        """What rows are told that are all there are."""
+        """Return the arrays that a single partition with all rows receives.
+
+        Parameters
+        ----------
+        rows : Rows
+            All rows.
+        prepared : array of float64
+            The result of ``prepare``.
+
+        Returns
+        -------
+        list of arrays
+            An array for each phase.
+        """
         told: list[Floats] = []
         for phase in range(self.phases):
             mine = self.summary(phase, rows, prepared, told)

@@ -18,19 +18,44 @@ _PairFunction: TypeAlias = Callable[[Floats, Floats], tuple[Floats, ...]]
 
 @dataclass(frozen=True)
 class PairwiseRanking(Loss):
-    """``sum over pairs of a group with y_i > y_j of sqrt(c_i c_j) f(m_i - m_j)``.
+    """Pairwise ranking loss: ``sqrt(c_i c_j) f(m_i - m_j)`` summed over pairs with ``y_i > y_j``.
 
-    With ``f = ln(1 + exp(-m))``, ``row=Logistic()``, this is RankNet (Burges et al. 2005), the
-    "rank:pairwise" of XGBoost; with ``row=SquaredHinge()`` a ranking SVM. ``f`` is any loss of two
-    classes, for the label +1. ``rows.groups`` says which rows are compared with one another, for
-    instance the documents of a query; labels are grades, of which only the order counts.
+    Pairs are rows of one group, for instance the documents of a query. Labels are grades, of which
+    only the order counts. With ``f = ln(1 + exp(-m))`` this is RankNet, the "rank:pairwise" of
+    XGBoost. With ``row=SquaredHinge()`` it is a ranking SVM.
 
-    Rows of a group that all have the weight ``c`` have pairs of weight ``c``, so the weight of a
-    query is given to each of its rows; a row of weight 0 is in no pair. The objective is the mean
-    over pairs. There is no intercept, which would cancel out: the parameter does not take one.
+    Parameters
+    ----------
+    row : RowLoss, optional
+        The loss ``f`` of a pair, for the label +1: a loss of two classes. By default
+        ``Logistic()``.
 
-    An evaluation costs two passes over the matrix, and some 10 ns a pair; a group of n rows has up
-    to n^2 / 2 pairs, of which few are in memory at a time. Rows are sorted once.
+    Raises
+    ------
+    TypeError, ValueError
+        If ``row`` is not a loss of two classes.
+
+    Notes
+    -----
+    An intercept would cancel out, so the parameter has none. Rows of a group that all have the
+    weight ``c`` have pairs of weight ``c``, so give the weight of a query to each of its rows. A
+    row of weight 0 is in no pair. The objective is the mean over pairs.
+
+    An evaluation makes two passes over the matrix and takes some 10 ns for each pair. A group of n
+    rows has up to n^2 / 2 pairs, of which few are in memory together. Rows are sorted once.
+
+    References
+    ----------
+    C. Burges et al., "Learning to rank using gradient descent", 2005.
+
+    Examples
+    --------
+    >>> from distvec.losses import Objective, PairwiseRanking, Rows
+    >>> rows = Rows(np.array([[3.0], [1.0], [2.0]]), [2, 0, 1], groups=[7, 7, 7])
+    >>> objective = Objective(rows, loss=PairwiseRanking())
+    >>> value, gradient = objective(np.zeros(1))
+    >>> round(float(value), 4), gradient.round(4)
+    (0.6931, array([-0.6667]))
     """
 
     row: RowLoss = field(default_factory=Logistic)
@@ -47,28 +72,20 @@ class PairwiseRanking(Loss):
 
     @property
     def has_products(self) -> bool:
-        """Where ``row`` has a curvature."""
         return self.row.has_products
 
     @property
     def has_kinks(self) -> bool:
-        """Where ``row`` has some."""
         return self.row.has_kinks
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """One vector, without an intercept."""
         return (Parameter(takes_intercept=False),)
 
     def weight(self, rows: Rows) -> float:
-        """The sum of the weights of the pairs."""
         return rows.pairs.weight
 
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
-        """Two passes over the matrix, and one by blocks over the pairs.
-
-        ValueError without groups. LossError if ``row`` raises, or gives other shapes.
-        """
         pairs, values = rows.pairs, []
         with np.errstate(all="ignore"):
             margins = rows.margins(arrays[0], intercept=False)[pairs.order]
@@ -82,7 +99,6 @@ class PairwiseRanking(Loss):
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
     ) -> Arrays:
-        """Three passes over the matrix, and one by blocks over the pairs."""
         if not self.has_products:
             return super().products(rows, arrays, directions, intercept=intercept)
         pairs = rows.pairs
@@ -97,7 +113,6 @@ class PairwiseRanking(Loss):
             return (rows.gradient(_in_place(changes, pairs), intercept=False),)
 
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
-        """The margins, ``(rows,)``: in a group, the highest comes first."""
         return rows.margins(arrays[0], intercept=False)
 
     def _curvature(self, margins: Floats, labels: Floats) -> tuple[Floats]:

@@ -16,40 +16,74 @@ from distvec.losses.rows import Floats
 
 @dataclass(frozen=True)
 class Squared(RowLoss):
-    """``(m - y)^2 / 2``: least squares. Convex, smooth."""
+    """Squared loss ``(m - y)^2 / 2`` of least squares.
+
+    Labels are real numbers. The loss is convex and smooth.
+
+    Examples
+    --------
+    >>> from distvec.losses import Squared
+    >>> Squared().row(np.array([3.0]), np.array([1.0]))
+    (array([2.]), array([2.]))
+    """
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         residuals = margins - labels
         return 0.5 * residuals * residuals, residuals
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """1."""
         return np.ones(margins.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Absolute(KinkedLoss):
-    """``|m - y|``: least absolute deviations, whose constant is the median. Convex; the subgradient
+    """Absolute loss ``|m - y|`` of least absolute deviations.
+
+    Labels are real numbers. The best constant is the median. The loss is convex. Its subgradient
     at ``m = y`` is 0.
 
-    With ``smoothing`` g > 0 its Moreau envelope, at most g/2 below: ``(m - y)^2 / (2 g)`` where
-    ``|m - y| < g``, and ``|m - y| - g/2`` beyond.
+    Parameters
+    ----------
+    smoothing : float, default 0.0
+        If it is a number g > 0, the loss is replaced by its Moreau envelope, at most g/2 below:
+        ``(m - y)^2 / (2 g)`` for ``|m - y| < g``, and ``|m - y| - g/2`` beyond.
+
+    Examples
+    --------
+    >>> from distvec.losses import Absolute
+    >>> Absolute().row(np.array([3.0, 1.0]), np.array([1.0, 1.0]))
+    (array([2., 0.]), array([1., 0.]))
     """
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         return two_slopes(margins - labels, -1.0, 1.0, self.smoothing)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """1/g where it is quadratic, else 0."""
         return curvature_at_kink(margins - labels, -1.0, 1.0, self.smoothing)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Huber(RowLoss):
-    """``(m - y)^2 / 2`` where ``|m - y| < t``, the ``threshold``, and ``t |m - y| - t^2 / 2``
-    beyond. Convex; its gradient is continuous and bounded (Huber 1964)."""
+    """Huber loss: squared near the label, linear far from it.
+
+    For ``|m - y| < t`` it is ``(m - y)^2 / 2``, beyond ``t |m - y| - t^2 / 2``. Labels are real
+    numbers. The loss is convex. Its gradient is continuous and bounded.
+
+    Parameters
+    ----------
+    threshold : float, default 1.0
+        The residual ``t > 0`` beyond which the loss is linear.
+
+    References
+    ----------
+    P. J. Huber, "Robust estimation of a location parameter", 1964.
+
+    Examples
+    --------
+    >>> from distvec.losses import Huber
+    >>> Huber().row(np.array([0.5, 3.0]), np.array([0.0, 0.0]))
+    (array([0.125, 2.5  ]), array([0.5, 1. ]))
+    """
 
     threshold: float = 1.0
 
@@ -57,21 +91,36 @@ class Huber(RowLoss):
         check_number(self, "threshold", self.threshold > 0.0, "a number above 0")
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         return two_slopes(margins - labels, -self.threshold, self.threshold, 1.0)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """1 where it is quadratic, else 0: a generalised second derivative."""
         return curvature_at_kink(margins - labels, -self.threshold, self.threshold, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantile(KinkedLoss):
-    """``q (y - m)`` where ``m < y``, and ``(1 - q) (m - y)`` where ``m > y``: quantile regression,
-    ``q`` the ``quantile`` (Koenker and Bassett 1978). Convex; the subgradient at ``m = y`` is 0.
+    """Quantile loss: ``q (y - m)`` below the label, ``(1 - q) (m - y)`` above it.
 
-    With ``smoothing`` g > 0 its Moreau envelope, at most ``g max(q, 1 - q)^2 / 2`` below:
-    quadratic where ``-g (1 - q) < y - m < g q``.
+    Labels are real numbers. The best constant is the ``q``-quantile. The loss is convex. Its
+    subgradient at ``m = y`` is 0.
+
+    Parameters
+    ----------
+    smoothing : float, default 0.0
+        If it is a number g > 0, the loss is replaced by its Moreau envelope, at most
+        ``g max(q, 1 - q)^2 / 2`` below: quadratic for ``-g (1 - q) < y - m < g q``.
+    quantile : float, default 0.5
+        The quantile ``q``, between 0 and 1.
+
+    References
+    ----------
+    R. Koenker and G. Bassett, "Regression quantiles", 1978.
+
+    Examples
+    --------
+    >>> from distvec.losses import Quantile
+    >>> Quantile(quantile=0.75).row(np.array([0.0, 2.0]), np.array([1.0, 1.0]))
+    (array([0.75, 0.25]), array([-0.75,  0.25]))
     """
 
     quantile: float = 0.5
@@ -81,22 +130,33 @@ class Quantile(KinkedLoss):
         check_number(self, "quantile", 0.0 < self.quantile < 1.0, "a number above 0 and below 1")
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         return two_slopes(margins - labels, -self.quantile, 1.0 - self.quantile, self.smoothing)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """1/g where it is quadratic, else 0."""
         low, high = -self.quantile, 1.0 - self.quantile
         return curvature_at_kink(margins - labels, low, high, self.smoothing)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonInsensitive(KinkedLoss):
-    """``max(0, |m - y| - epsilon)``: support vector regression. Convex; the subgradient at
-    ``|m - y| = epsilon`` is 0.
+    """Epsilon-insensitive loss ``max(0, |m - y| - epsilon)`` of support vector regression.
 
-    With ``smoothing`` g > 0 its Moreau envelope, at most g/2 below: ``(|m - y| - epsilon)^2 /
-    (2 g)`` where ``epsilon < |m - y| < epsilon + g``, and linear beyond.
+    Labels are real numbers. The loss is convex. Its subgradient at ``|m - y| = epsilon`` is 0.
+
+    Parameters
+    ----------
+    smoothing : float, default 0.0
+        If it is a number g > 0, the loss is replaced by its Moreau envelope, at most g/2 below:
+        ``(|m - y| - epsilon)^2 / (2 g)`` for ``epsilon < |m - y| < epsilon + g``, and linear
+        beyond.
+    epsilon : float, default 0.1
+        The residual up to which the loss is 0.
+
+    Examples
+    --------
+    >>> from distvec.losses import EpsilonInsensitive
+    >>> EpsilonInsensitive(epsilon=0.5).row(np.array([0.25, 2.0]), np.zeros(2))
+    (array([0. , 1.5]), array([0., 1.]))
     """
 
     epsilon: float = 0.1
@@ -106,21 +166,33 @@ class EpsilonInsensitive(KinkedLoss):
         check_number(self, "epsilon", self.epsilon >= 0.0, "a number of at least 0")
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         residuals = margins - labels
         excess = np.maximum(np.abs(residuals) - self.epsilon, 0.0)
         values, slopes = two_slopes(excess, 0.0, 1.0, self.smoothing)
         return values, np.copysign(slopes, residuals)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """1/g where it is quadratic, else 0."""
         excess = np.abs(margins - labels) - self.epsilon
         return curvature_at_kink(excess, 0.0, 1.0, self.smoothing)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SquaredEpsilonInsensitive(RowLoss):
-    """``max(0, |m - y| - epsilon)^2``. Convex; its gradient is continuous."""
+    """Squared epsilon-insensitive loss ``max(0, |m - y| - epsilon)^2``.
+
+    Labels are real numbers. The loss is convex. Its gradient is continuous.
+
+    Parameters
+    ----------
+    epsilon : float, default 0.1
+        The residual up to which the loss is 0.
+
+    Examples
+    --------
+    >>> from distvec.losses import SquaredEpsilonInsensitive
+    >>> SquaredEpsilonInsensitive(epsilon=0.5).row(np.array([0.25, 2.0]), np.zeros(2))
+    (array([0.  , 2.25]), array([0., 3.]))
+    """
 
     epsilon: float = 0.1
 
@@ -128,13 +200,11 @@ class SquaredEpsilonInsensitive(RowLoss):
         check_number(self, "epsilon", self.epsilon >= 0.0, "a number of at least 0")
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         residuals = margins - labels
         excess = np.maximum(np.abs(residuals) - self.epsilon, 0.0)
         return np.square(excess), np.copysign(2.0 * excess, residuals)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """2 where ``|m - y| > epsilon``, else 0: a generalised second derivative."""
         return np.where(np.abs(margins - labels) > self.epsilon, 2.0, 0.0)
 
 
@@ -145,62 +215,84 @@ _OVERFLOW = 710.0
 
 @dataclass(frozen=True)
 class Poisson(RowLoss):
-    """``exp(m) - y m``: the negative log-likelihood of Poisson counts without ``ln(y!)``. Convex,
-    smooth.
+    """Poisson loss ``exp(m) - y m`` of counts: a negative log-likelihood without ``ln(y!)``.
 
-    As half a deviance it lacks ``y ln(y) - y``.
+    Labels are 0 or more, their mean is ``exp(m)``. The loss is convex and smooth. Half the
+    deviance has the further term ``y ln(y) - y``.
+
+    Examples
+    --------
+    >>> from distvec.losses import Poisson
+    >>> Poisson().row(np.array([0.0]), np.array([3.0]))
+    (array([1.]), array([-2.]))
     """
 
     labels: ClassVar[str] = "counts"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes; both infinite where the mean is."""
         means = np.exp(margins)
         # Where the mean is infinite so is the value, however large the label is.
         return means - labels * np.clip(margins, -_LARGEST, _OVERFLOW), means - labels
 
     def predictions(self, scores: Floats) -> Floats:
-        """The mean, ``exp(m)``."""
         with np.errstate(over="ignore"):
             return np.exp(scores)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """The mean."""
         return np.exp(margins)
 
 
 @dataclass(frozen=True)
 class Gamma(RowLoss):
-    """``m + y exp(-m)``: the negative log-likelihood of gamma variables, over their shape. Convex,
-    smooth.
+    """Gamma loss ``m + y exp(-m)``: a negative log-likelihood divided by the shape.
 
-    As half a deviance it lacks ``-ln(y) - 1``.
+    Labels are positive, their mean is ``exp(m)``. The loss is convex and smooth. Half the
+    deviance has the further term ``-ln(y) - 1``.
+
+    Examples
+    --------
+    >>> from distvec.losses import Gamma
+    >>> Gamma().row(np.array([0.0]), np.array([3.0]))
+    (array([3.]), array([-2.]))
     """
 
     labels: ClassVar[str] = "positive"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         ratios = labels * np.exp(-margins)
         return np.maximum(margins, -_LARGEST) + ratios, 1.0 - ratios
 
     def predictions(self, scores: Floats) -> Floats:
-        """The mean, ``exp(m)``."""
         with np.errstate(over="ignore"):
             return np.exp(scores)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """The label over its mean."""
         return labels * np.exp(-margins)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tweedie(RowLoss):
-    """``exp((2 - p) m) / (2 - p) + y exp((1 - p) m) / (p - 1)``: sums of a Poisson number of gamma
-    variables, with variances like mean^p, p the ``power``. Convex, smooth.
+    """Tweedie loss ``exp((2 - p) m) / (2 - p) + y exp((1 - p) m) / (p - 1)``.
 
-    As half a deviance it lacks ``-y^(2 - p) / ((p - 1) (2 - p))``. For p = 1 and p = 2 there are
-    ``Poisson`` and ``Gamma``; the slopes are theirs there.
+    It suits sums of a Poisson number of gamma variables, such as insurance claims. Labels are 0 or
+    more, their mean is ``exp(m)``, their variance is proportional to the mean to the power ``p``.
+    The loss is convex and smooth.
+
+    Parameters
+    ----------
+    power : float, default 1.5
+        The power ``p``, above 1 and below 2. Use ``Poisson`` for 1 and ``Gamma`` for 2: the slopes
+        agree there.
+
+    Notes
+    -----
+    Half the deviance has the further term ``-y^(2 - p) / ((p - 1) (2 - p))``.
+
+    Examples
+    --------
+    >>> from distvec.losses import Tweedie
+    >>> Tweedie(power=1.5).row(np.array([0.0]), np.array([3.0]))
+    (array([8.]), array([-2.]))
     """
 
     labels: ClassVar[str] = "counts"
@@ -211,17 +303,14 @@ class Tweedie(RowLoss):
         check_number(self, "power", 1.0 < self.power < 2.0, instead)
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        """Values and slopes."""
         mean, label = self._terms(margins, labels)
         return mean / (2.0 - self.power) + label / (self.power - 1.0), mean - label
 
     def predictions(self, scores: Floats) -> Floats:
-        """The mean, ``exp(m)``."""
         with np.errstate(over="ignore"):
             return np.exp(scores)
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """Positive."""
         mean, label = self._terms(margins, labels)
         return (2.0 - self.power) * mean + (self.power - 1.0) * label
 

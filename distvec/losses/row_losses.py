@@ -15,35 +15,68 @@ from distvec.losses.rows import Floats, Rows
 
 
 class RowLoss(Loss):
-    """``sum c f(m, y)`` over rows: weights ``c``, margins ``m = <x, w> [+ intercept] [+ offset]``,
-    labels ``y``.
+    """Base class of losses that sum ``c f(m, y)`` over rows.
 
-    One that has a ``curvature`` has products with its Hessian.
+    A row has a weight ``c``, a label ``y`` and a margin ``m = <x, w> [+ intercept] [+ offset]``.
+    Subclasses implement ``row``. With ``curvature`` they also have products with the Hessian.
+
+    See Also
+    --------
+    row_loss : Make such a loss of a function.
+
+    Examples
+    --------
+    >>> from distvec.losses import Logistic, RowLoss, Softmax
+    >>> isinstance(Logistic(), RowLoss), isinstance(Softmax(), RowLoss)
+    (True, False)
     """
 
     @abstractmethod
     def row(self, margins: Floats, labels: Floats) -> tuple[Any, Any]:
-        """``f`` and its derivative by the margin, ``(rows,)`` each, of a block of rows.
+        """Evaluate the loss and its slope for a block of rows.
 
-        The arguments may not be written to. A margin is infinite or NaN where a solver went too far
-        out.
+        Parameters
+        ----------
+        margins : array of float64, (rows,)
+            Margins, read-only. They are infinite or NaN after too long a step of a solver.
+        labels : array of float64, (rows,)
+            Labels, read-only. They are +1 and -1 for two classes.
+
+        Returns
+        -------
+        values : array of float64, (rows,)
+            The loss of each row.
+        slopes : array of float64, (rows,)
+            Its derivative by the margin.
         """
 
     def curvature(self, margins: Floats, labels: Floats) -> Any:
-        """The second derivative of ``f`` by the margin, ``(rows,)``."""
+        """Return the second derivative by the margin for a block of rows.
+
+        Parameters
+        ----------
+        margins : array of float64, (rows,)
+            Margins, read-only.
+        labels : array of float64, (rows,)
+            Labels, read-only.
+
+        Returns
+        -------
+        array of float64, (rows,)
+            The second derivatives.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss has no second derivative.
+        """
         raise NotImplementedError(f"{self} has no second derivative")
 
     @property
     def has_products(self) -> bool:
-        """Whether there is a ``curvature``."""
         return type(self).curvature is not RowLoss.curvature
 
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
-        """Two passes over the matrix, and one by blocks of rows over margins and labels.
-
-        LossError, if ``row`` raises or gives other shapes; ``NotFinite``, which is one, for NaN
-        where margin and value are finite.
-        """
         with np.errstate(all="ignore"):
             margins = rows.margins(arrays[0], intercept=intercept)
             values, all_slopes = [], np.empty(len(rows))
@@ -57,7 +90,6 @@ class RowLoss(Loss):
     def products(
         self, rows: Rows, arrays: Arrays, directions: Arrays, *, intercept: bool
     ) -> Arrays:
-        """``X^T (c f'' * X v)``: three passes over the matrix."""
         if not self.has_products:
             return super().products(rows, arrays, directions, intercept=intercept)
         with np.errstate(all="ignore"):
@@ -91,12 +123,10 @@ class KinkedLoss(RowLoss):
 
     @property
     def has_products(self) -> bool:
-        """Where it is smooth."""
         return self.smoothing > 0.0
 
     @property
     def has_kinks(self) -> bool:
-        """Without smoothing."""
         return self.smoothing == 0.0
 
 

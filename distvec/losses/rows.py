@@ -132,26 +132,48 @@ BLOCK_ROWS = 8192
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of features with what goes along; arrays of one element a row, or None.
+    """Hold rows of features, with labels and optional columns of one number for each row.
 
-    ``matrix`` is CSR, or dense (C-contiguous), float64 or float32; all else is float64, ``groups``
-    int64.
+    Parameters
+    ----------
+    matrix : SciPy CSR array or array, (rows, columns)
+        The features, float64 or float32. Dense ones are C-contiguous.
+    labels : array of float64, (rows,)
+        The labels.
+    weights : array of float64, (rows,), optional
+        The row weights. By default all are 1.
+    offsets : array of float64, (rows,), optional
+        Numbers that are added to the margins.
+    groups : array of int64, (rows,), optional
+        The group of each row, for rankings. Rows of a group lie together.
+    events : array of float64, (rows,), optional
+        For survival times: 1 if the event was observed, 0 if the row was censored.
+    by_columns : ColumnOrderCopy, optional
+        A second copy of the matrix, made by ``for_many_products``.
+    layout : str, default ""
+        The order in which products take the elements, and the reason. Empty if it was not chosen.
+
+    Notes
+    -----
+    ``Objective`` converts lists, other dtypes and other orders of rows. The methods of losses
+    expect the types above.
+
+    Examples
+    --------
+    >>> from distvec.losses import Rows
+    >>> rows = Rows(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([1.0, 0.0]))
+    >>> len(rows), rows.columns, rows.margins(np.array([1.0, 10.0]), intercept=False)
+    (2, 2, array([21., 10.]))
     """
 
     matrix: Matrix
     labels: Floats
     weights: Floats | None = None
-    """None: all 1."""
     offsets: Floats | None = None
-    """Added to each margin."""
     groups: Ints | None = None
-    """Rows of a group have one number, and lie together."""
     events: Floats | None = None
-    """1 where what is waited for came, 0 where it was not seen (survival)."""
-    by_columns: ColumnOrderCopy | None = None
-    """The matrix once more, where products are faster so; of another matrix they are ignored."""
+    by_columns: ColumnOrderCopy | None = None  # ignored if it is a copy of another matrix
     layout: str = ""
-    """In which order products take the elements, and why; empty where nothing was chosen."""
 
     def __len__(self) -> int:
         return self.labels.size
@@ -161,7 +183,18 @@ class Rows:
         return self._with(_rows_of(self.matrix, part), part)
 
     def take(self, places: Ints) -> Rows:
-        """The rows at these places, in this order: a copy."""
+        """Return a copy of the rows at some places.
+
+        Parameters
+        ----------
+        places : array of int64
+            The numbers of the rows, in the order of the result.
+
+        Returns
+        -------
+        Rows
+            The copy.
+        """
         return self._with(self.matrix[places], places)
 
     def _with(self, matrix: Matrix, part: slice | Ints) -> Rows:
@@ -198,10 +231,17 @@ class Rows:
         return pairs_of(self.labels, self.groups, self.weights)
 
     def for_many_products(self) -> Rows:
-        """These rows with a second copy of the matrix, by columns, where products are faster so.
+        """Add a copy of the matrix by columns, if products are faster with it.
 
-        Both are timed, for some tenths of a second at most; the bits of results are the same. The
-        copy takes 16 bytes an element, 12 in float32 (``distvec/losses/matrix_products.py``).
+        Returns
+        -------
+        Rows
+            These rows, with ``by_columns`` and ``layout``.
+
+        Notes
+        -----
+        Both orders are timed, for some tenths of a second at most. Results are bitwise
+        identical. The copy takes 16 bytes for each element, 12 in float32.
         """
         if isinstance(self.matrix, np.ndarray):
             return replace(self, layout="dense rows")
@@ -210,14 +250,23 @@ class Rows:
 
     @property
     def weight_sum(self) -> float:
-        """Sum of the row weights; the number of rows if there are none."""
+        """Sum of the row weights; the number of rows if there are no weights."""
         return float(len(self) if self.weights is None else self.weights.sum())
 
     def margins(self, coefficients: npt.NDArray[Any], *, intercept: bool) -> Floats:
-        """``X w``, with an intercept ``X w[:-1] + w[-1]``, and the offsets.
+        """Return ``X w``, plus the intercept and the offsets.
 
-        ``coefficients``: ``(columns [+ 1],)``, or ``(columns [+ 1], k)`` for k margins a row.
-        Products are in the dtype of the matrix, the result is float64.
+        Parameters
+        ----------
+        coefficients : array, (columns [+ 1],) or (columns [+ 1], k)
+            The coefficients. With an intercept, the last row is the intercept.
+        intercept : bool
+            Whether there is an intercept.
+
+        Returns
+        -------
+        array of float64, (rows,) or (rows, k)
+            The margins. Products are computed in the dtype of the matrix.
         """
         local = coefficients.astype(self.matrix.dtype, copy=False)
         found = self._times(local[:-1] if intercept else local)
@@ -229,8 +278,20 @@ class Rows:
         return margins
 
     def gradient(self, slopes: Floats, *, intercept: bool) -> npt.NDArray[Any]:
-        """``X^T s``, and behind it with an intercept the sum of ``s``: what ``margins`` carries
-        back of the slopes ``(rows,)`` or ``(rows, k)``; in the dtype of the matrix."""
+        """Return ``X^T s``, followed by the sum of ``s`` if there is an intercept.
+
+        Parameters
+        ----------
+        slopes : array of float64, (rows,) or (rows, k)
+            The derivatives of a loss by the margins.
+        intercept : bool
+            Whether there is an intercept.
+
+        Returns
+        -------
+        array, (columns [+ 1],) or (columns [+ 1], k)
+            The gradient by the coefficients, in the dtype of the matrix.
+        """
         dtype = self.matrix.dtype
         features = self._transposed_times(slopes.astype(dtype, copy=False))
         if not intercept:

@@ -59,7 +59,6 @@ class UserRowLoss(RowLoss):
         return replace(self, arguments=arguments)
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Any, Any]:
-        """What the function returns; or its values, and their derivative by forward mode."""
         if not self._is_differentiated:
             given = self.function(margins, labels, **self.arguments)
             if isinstance(given, tuple) or np.shape(given) != margins.shape:
@@ -79,7 +78,6 @@ class UserRowLoss(RowLoss):
         return False
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
-        """The second derivative by forward mode."""
         return derivatives(self._of_margins, margins, labels, order=2)[2]
 
     def __str__(self) -> str:
@@ -102,24 +100,46 @@ def row_loss(function: Callable[..., Any], /) -> UserRowLoss: ...
 @overload
 def row_loss(*, labels: str = "real") -> Callable[[Callable[..., Any]], UserRowLoss]: ...
 def row_loss(function: Callable[..., Any] | None = None, /, *, labels: str = "real") -> Any:
-    """A loss of your own: ``function(margins, labels) -> (values, slopes)``, an array each.
+    """Make a loss of a function ``(margins, labels) -> (values, slopes)``.
 
-        @row_loss
-        def cauchy(margins, labels):
-            residuals = margins - labels
-            return np.log1p(residuals**2), 2 * residuals / (1 + residuals**2)
+    Use it as a decorator. Further parameters of the function are parameters of the loss.
 
-    Arrays are float64, ``(rows,)``; the slopes are derivatives by the margin. They may be left out
-    where the function is written in NumPy's elementwise operations (``return np.log1p(...)``): then
-    they are derived, and so are second derivatives for products with the Hessian. Further
-    parameters are of the loss: of ``def huber(margins, labels, delta=1.0)`` there is
-    ``huber(delta=0.5)``.
+    Parameters
+    ----------
+    function : callable
+        It takes margins and labels, arrays of float64, ``(rows,)``. It returns the loss of each
+        row and its derivative by the margin. If it consists of NumPy's elementwise operations, it
+        may return the values alone: slopes and second derivatives are derived then.
+    labels : str, default "real"
+        The allowed labels: ``"real"`` numbers; ``"signs"``, two classes that the function gets as
+        +1 and -1; ``"classes"`` 0, 1, ...; ``"counts"``, 0 or more; ``"positive"`` numbers.
 
-    labels  which labels there may be: "real" numbers; "signs", +1 and -1 for two classes (whatever
-            these are in the data); "classes" 0, 1, ...; "counts", 0 or more; "positive"
+    Returns
+    -------
+    RowLoss
+        The loss; or, without ``function``, a decorator that makes it.
 
-    What it raises, and wrong shapes, become a LossError that names the rows. It travels to Spark's
-    tasks by value, as functions of a notebook do. ``check_loss`` compares slopes with differences.
+    See Also
+    --------
+    block_loss : For losses that need more than one margin for each row.
+    check_loss : Compare the slopes with differences.
+
+    Notes
+    -----
+    If the function raises, or returns arrays of other shapes, a ``LossError`` names the rows.
+    Spark's tasks receive the function by value, like other functions of a notebook.
+
+    Examples
+    --------
+    >>> from distvec.losses import Objective, row_loss
+    >>> @row_loss
+    ... def pseudo_huber(margins, labels, delta=1.0):
+    ...     residuals = (margins - labels) / delta
+    ...     return delta**2 * (np.sqrt(1 + residuals**2) - 1)
+    >>> X, y = [[1.0], [2.0], [3.0]], [1.0, 2.0, 30.0]
+    >>> model = Objective((X, y), loss=pseudo_huber(delta=0.5)).fit()
+    >>> model.coefficients.round(1)
+    array([1.6])
     """
     if function is None:
         return partial(UserRowLoss, labels=labels)
@@ -143,12 +163,9 @@ class UserBlockLoss(Loss):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """As they were named."""
         return self.of
 
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
-        """One call of the function. LossError if it raises, or gives other shapes, or NaN where all
-        parameters are finite; ValueError for rows with offsets, of which it knows nothing."""
         if rows.offsets is not None:
             raise ValueError(f"{self} sees no offsets: give them as a feature, or take a row_loss")
         matrix = rows.with_ones if intercept else rows.matrix
@@ -186,7 +203,6 @@ class UserBlockLoss(Loss):
         return value, gradients
 
     def predictions(self, scores: Floats) -> Floats:
-        """There are none: the meaning of the parameters is known to the function alone."""
         raise NotImplementedError(f"{self} tells no labels of rows; ask for the scores")
 
     def __str__(self) -> str:
@@ -222,31 +238,54 @@ def block_loss(
     parameters: Parameters = None,
     labels: str = "real",
 ) -> Any:
-    """A loss of your own that is no function of one margin: ``function(X, y, weights, params) ->
-    (value, gradient)``, both sums over the rows, times their weights.
+    """Make a loss of a function ``(X, y, weights, params) -> (value, gradient)``.
 
-        @block_loss(parameters={"location": (), "scale": ()})
-        def gaussian(X, y, weights, params):
-            residuals = y - X @ params["location"]
-            log_scales = X @ params["scale"]
-            scaled = residuals * np.exp(-log_scales)
-            value = weights @ (log_scales + 0.5 * scaled**2)
-            location = X.T @ (-weights * scaled * np.exp(-log_scales))
-            return value, {"location": location, "scale": X.T @ (weights * (1.0 - scaled**2))}
+    Use it if the loss of a row depends on more than one margin. Value and gradient are weighted
+    sums over the rows.
 
-    ``X`` is a ``scipy.sparse.csr_array`` or an array, ``(rows, columns)``, with ones in a further
-    column, the last, in an objective with an intercept. ``y`` and ``weights`` are ``(rows,)``. In
-    Spark the rows are those of a partition, and the columns those that occur in it; so the rows of
-    ``params`` are the columns' of ``X``, whatever their number.
+    Parameters
+    ----------
+    function : callable
+        It takes the features ``X``, a ``scipy.sparse.csr_array`` or an array ``(rows, columns)``;
+        labels and weights, ``(rows,)``; and the parameters. It returns a number and a gradient
+        like the parameters.
+    parameters : dict or list of Parameter, optional
+        A dict of names to shapes for one feature: ``()`` for a vector, ``(k,)`` for a table of
+        ``k`` columns. Parameters and gradient are then dicts. By default they are one vector. A
+        list of ``Parameter`` can omit the row of the intercept, and start from random values.
+    labels : str, default "real"
+        The allowed labels, as in ``row_loss``.
 
-    parameters  a dict of names to the shape of what belongs to one feature: () in a vector, (k,) in
-                a table of k columns. ``params`` and the gradient are dicts by these names then.
-                Without it, they are one vector. Or a list of ``Parameter``, which can have no row
-                for the intercept, and random values to start from
-    labels      as in ``row_loss``
+    Returns
+    -------
+    Loss
+        The loss; or, without ``function``, a decorator that makes it.
 
-    What it raises, and wrong shapes, become a LossError. ``optim.check_gradient`` compares the
-    gradient of an objective with differences.
+    See Also
+    --------
+    row_loss : For losses of one margin for each row.
+
+    Notes
+    -----
+    With an intercept, ``X`` has one more column, the last, of ones. In Spark the rows are the rows
+    of a partition. Its columns are the features that occur in it, and ``params`` has a row for
+    each. If the function raises, or returns arrays of other shapes, a ``LossError`` names the
+    rows. ``optim.check_gradient`` compares the gradient of an objective with differences.
+
+    Examples
+    --------
+    >>> from distvec.losses import Objective, block_loss
+    >>> @block_loss(parameters={"location": (), "scale": ()})
+    ... def gaussian(X, y, weights, params):
+    ...     residuals = y - X @ params["location"]
+    ...     log_scales = X @ params["scale"]
+    ...     scaled = residuals * np.exp(-log_scales)
+    ...     value = weights @ (log_scales + 0.5 * scaled**2)
+    ...     location = X.T @ (-weights * scaled * np.exp(-log_scales))
+    ...     return value, {"location": location, "scale": X.T @ (weights * (1.0 - scaled**2))}
+    >>> objective = Objective((np.ones((4, 1)), [1.0, 3.0, 1.0, 3.0]), loss=gaussian)
+    >>> {name: value.round(3) + 0.0 for name, value in objective.minimize().x.items()}
+    {'location': array([2.]), 'scale': array([0.])}
     """
     if function is None:
         return partial(UserBlockLoss, of=_as_parameters(parameters), labels=labels)
