@@ -1,4 +1,8 @@
-"""The README is short, and its examples print what it shows."""
+"""The README is short, its examples print what it shows, and links lead somewhere."""
+
+import re
+
+import pytest
 
 from tests.pages import pages
 
@@ -14,3 +18,10 @@ def test_the_readme_is_one_page():
     lines = (pages.DOCS / README).read_text().splitlines()
     assert len(lines) <= 150
     assert "    make demo" in "\n".join(lines[:30])
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
+def test_links_lead_somewhere(page):
+    root = pages.DOCS.parent
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (root / page).read_text())
+    assert [link for link in links if not (root / link).exists()] == []
