@@ -22,31 +22,6 @@ def run(page: str) -> None:
     exec(compile(code, page, "exec"), {})
 
 
-def test_the_page_on_solvers_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("how-to/choose_a_solver.md")
-    first, shape, at_bound, sparse, machine, noisy, *check = capsys.readouterr().out.splitlines()
-    assert first.startswith("Converged")
-    assert shape == "(20, 2)"
-    assert float(at_bound) == 0.5
-    difference, non_zero = sparse.split()
-    assert float(difference) < 1e-5 and non_zero == "10"
-    assert machine.startswith("(20,) (20, 3) 0 of 25 derivatives differ")
-    assert 1.0 <= float(noisy) < 1.05
-    assert check[0].startswith("0 of ")
-
-
-def test_the_page_on_penalties_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("how-to/penalties_and_bounds.md")
-    out = capsys.readouterr().out.splitlines()
-    assert out == [
-        "Converged: the gradient is within its tolerance.",
-        "3 True",
-        "[0. 0. 0.]",
-        "True True",
-        "[0.65 0.07 0.  ] [0.72 0.07 8.38]",
-    ]
-
-
 def test_the_page_on_cost_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("how-to/make_it_fast.md")
     out = capsys.readouterr().out

@@ -33,6 +33,9 @@ def run(page: str) -> None:
     # A module of its own, as Hypothesis and pickles look a function's module up.
     name = "page_" + re.sub(r"\W", "_", page)
     module = sys.modules[name] = ModuleType(name)
+    if page in NEEDS_SPARK:
+        # So functions travel to Spark's tasks by value, as the functions of a script do.
+        module.__name__ = "__main__"
     checker = doctest.OutputChecker()
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     try:
