@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import enum
+import inspect
+from functools import cached_property
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 import distvec
 
@@ -70,3 +75,14 @@ html_sidebars = {"reference/api/generated/*": ["api_navigation.html"]}
 # The prompts of examples are not copied.
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+
+
+def _skip(app: object, what: str, name: str, thing: object, skip: bool, options: object) -> bool:
+    """Leave plain attributes to the sections of their classes; ``True`` leaves a member out."""
+    kept = property, cached_property, enum.Enum
+    return skip or (what == "class" and not (inspect.isroutine(thing) or isinstance(thing, kept)))
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-skip-member", _skip)
