@@ -27,7 +27,7 @@ export SPARK_LOCAL_IP        ?= 127.0.0.1
 # Tests start some hundred Pythons: without it each compiles our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env java demo test gate cluster array-api stress lint bench pages docs proto clean
+.PHONY: help env java demo test gate cluster array-api stress lint bench pages pictures docs proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -136,6 +136,9 @@ pages: env  ## Write the pages of docs/ that are made from the code
 	$(PY) -m docs.make_operations
 	$(PY) -m docs.make_numpy
 	$(PY) -m docs.make_losses
+
+pictures: env  ## Draw docs/pictures/*.svg; PICTURES=--measure runs the solvers again
+	$(PY) -m docs.make_pictures $(PICTURES)
 
 docs: env $(SITE)  ## Build the documentation site in build/site, offline; each warning is an error
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --jobs 2 -d build/doctrees docs build/site

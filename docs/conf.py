@@ -41,7 +41,7 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 
 templates_path = ["_templates"]
-exclude_patterns = ["_templates"]
+exclude_patterns = ["_static", "_templates"]
 # Named one by one: pages that are new since the last build are found, too.
 autosummary_generate = sorted(str(page) for page in (DOCS / "reference").rglob("*.md"))
 autodoc_typehints = "none"  # the parameters' sections tell the types
@@ -59,6 +59,8 @@ intersphinx_mapping = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"distvec {release}"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

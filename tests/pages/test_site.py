@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from docs import make_cli, make_configuration
+from docs import make_cli, make_configuration, make_pictures
 from docs.public import MODULES, exported
 from ps_backend import errors
 from tests.pages.pages import DOCS
@@ -78,6 +78,11 @@ def test_the_page_on_configuration_has_each_limit() -> None:
         if name.startswith("MOST_")
     }
     assert found == known
+
+
+def test_the_picture_of_a_plan_is_that_of_the_plan() -> None:
+    drawn = make_pictures.plan(make_pictures.plan_text())
+    assert (make_pictures.FOLDER / "plan.svg").read_text() == drawn, "run make pictures"
 
 
 def _modules() -> Iterator[tuple[str, str]]:
