@@ -119,9 +119,10 @@ class Session(SessionBase):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"a {type(self).__name__} holds this process's connections and cannot be pickled; "
-            "in Spark tasks use what 'with ps.share(x) as w' or 'with ps.round(x) as r' give, or "
-            "run(train, rdd, x); another process connects by itself: dv.connect(addresses, token=)"
+            f"a {type(self).__name__} holds this process's connections and cannot be pickled; in "
+            "Spark tasks use the w of 'with ps.share(x) as w', the r of 'with ps.round(x) as "
+            "r', or run(train, rdd, x); another process connects by itself: "
+            "dv.connect(addresses, token=)"
         )
 
     @property
@@ -865,7 +866,7 @@ class Session(SessionBase):
         checkpoints = self.durability.checkpoints(self, directory)
         found = checkpoints.restore()
         if found is None:
-            raise CheckpointIncomplete(f"{checkpoints.store.url} holds no checkpoint")
+            raise CheckpointIncomplete(f"{checkpoints.store.url} contains no checkpoint")
         return found
 
     def publish(self, **arrays: DistArray | None) -> None:

@@ -23,7 +23,7 @@ MARKERS = {
     "who": re.compile(r"\b(who|whom|whoever|whose)\b", re.IGNORECASE),
     # `None` is a value.
     "nobody": re.compile(r"\b([Nn]obody|[Nn]othing|none|[Nn]either)\b"),
-    "where": re.compile(r"\bwhere\b", re.IGNORECASE),
+    "where": re.compile(r"(?<!\.)\bwhere\b", re.IGNORECASE),  # `np.where` is a function
     "that of": re.compile(r"\b(that|those) of\b", re.IGNORECASE),
 }
 LIMIT = 2.0

@@ -40,7 +40,7 @@ def derivatives(
     values are NumPy's all the same.
     """
     if order not in (1, 2):
-        raise ValueError(f"order is 1 or 2, not {order!r}")
+        raise ValueError(f"order must be 1 or 2, got {order}")
     values = np.array(x)  # its own, as the function may assign to it
     if values.dtype.kind != "f":
         values = values.astype(np.float64)
@@ -74,8 +74,8 @@ def _parse_result(result: Any, values: Floats, order: int) -> tuple[Floats, ...]
         result = _constant(result, values.shape)
     if result.shape != values.shape:
         raise ValueError(
-            f"the function must be elementwise: of an argument of shape {values.shape} it returned "
-            f"shape {result.shape}"
+            f"the function must be elementwise: for an argument of shape {values.shape} it "
+            f"returned shape {result.shape}"
         )
     told: tuple[Any, ...] = (result.value, result.slope)
     if order == 2:
@@ -90,7 +90,7 @@ def _constant(result: Any, shape: tuple[int, ...]) -> Dual:
         value = np.asarray(result, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(
-            f"the function must return an array of values, not {type(result).__name__}"
+            f"the function must return an array of values, got {type(result).__name__}"
         ) from None
     value = value if value.shape else np.full(shape, value)
     return Dual(value, np.zeros_like(value))
@@ -148,7 +148,7 @@ class Dual(NDArrayOperatorsMixin):
         self.value[mask], self.slope[mask] = _pair(given)
 
     def __float__(self) -> float:
-        raise NotDifferentiable(f"a number taken out of an array has no derivative; {_REMEDY}")
+        raise NotDifferentiable(f"a number read from an array has no derivative; {_REMEDY}")
 
     __int__ = __index__ = __float__
 
@@ -157,8 +157,8 @@ class Dual(NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         raise NotDifferentiable(
-            f"the argument was put into a NumPy array, by a function or an assignment that knows "
-            f"no derivatives; start from np.zeros_like(x), or {_REMEDY}"
+            "the argument was copied into a NumPy array, by a function or an assignment without "
+            f"derivatives; start from np.zeros_like(x), or {_REMEDY}"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -213,8 +213,8 @@ def _not_differentiable(name: str, why: str = "") -> NotDifferentiable:
 def _check_mask(mask: Any) -> None:
     if mask is not Ellipsis and getattr(mask, "dtype", None) != np.bool_ and mask != slice(None):
         raise NotDifferentiable(
-            f"elements are taken by masks, as in x[x > 0], so that the function is elementwise; "
-            f"or {_REMEDY}"
+            "only masks can select elements, as in x[x > 0], because the function must be "
+            f"elementwise; or {_REMEDY}"
         )
 
 

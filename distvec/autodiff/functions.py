@@ -178,12 +178,16 @@ def _differentiate(
     for number in numbers:
         if not -len(args) <= number < len(args):
             raise TypeError(
-                f"argnums: there is no argument {number}; {len(args)} were given by position"
+                f"argnums: there is no positional argument {number}; got {len(args)} positional "
+                "arguments"
             )
     wanted = tuple(args[number] for number in numbers)
     arrays = [_as_split_by_rows(one) for one in leaves(wanted)]
     if not arrays:
-        raise TypeError("there is no array to differentiate by")
+        raise TypeError(
+            f"argnums={numbers}: these arguments contain no array on the servers; pass "
+            "session.array(x), or choose other arguments by argnums="
+        )
     like, nodes = arrays[0], [one.node for one in arrays]
     graph = like.session.graph
     for one in arrays:
@@ -211,14 +215,13 @@ def _as_split_by_rows(array: Any) -> Any:
     """Return an argument row-partitioned; ``TypeError`` if it is no float array on servers."""
     if not isinstance(array, Arithmetic):
         raise TypeError(
-            f"grad differentiates by arrays on the servers, and this argument is of type "
-            f"{type(array).__name__}; put it there: session.array(x), in a session of "
-            f"distvec.local(1, in_process=True) to try it out"
+            f"grad needs arrays on the servers, got an argument of type {type(array).__name__}; "
+            "copy it there: session.array(x) (to try it out, in a session of distvec.local(1, "
+            "in_process=True))"
         )
     if array.dtype.kind != "f":
         raise TypeError(
-            f"grad differentiates by arrays of floats, not of {array.dtype}; "
-            f"convert it: x.astype('float64')"
+            f"grad needs arrays of floats, got {array.dtype}; convert it: x.astype('float64')"
         )
     return stored_table(array).materialized().copy()
 
@@ -233,25 +236,25 @@ def _parts(returned: Any, has_aux: bool, like: Arithmetic) -> tuple[Any, Any]:
     value, more = returned, None
     if has_aux:
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise TypeError("with has_aux=True the function returns a pair (value, more)")
+            raise TypeError("with has_aux=True the function must return a pair (value, more)")
         value, more = returned
     if isinstance(value, tuple | list | dict):
         raise TypeError(
-            f"the function returned a {type(value).__name__}, not one number; of "
-            f"(value, more) the value alone is differentiated with has_aux=True"
+            f"the function must return a scalar, got a {type(value).__name__}; to return (value, "
+            "more), set has_aux=True"
         )
     if not isinstance(value, Arithmetic):
         raise NotDifferentiable(
-            f"the function returned a {type(value).__name__}, whose graph is lost; return the lazy "
-            f"number that sum() or @ gives, without float() or .item()"
+            f"the function returned a {type(value).__name__}, which has no graph to "
+            "differentiate; return the lazy scalar of sum() or @, without float() or .item()"
         )
     if value.ndim:
         raise ValueError(
-            f"the function must return one number to have a gradient, but its result has shape "
-            f"{value.shape}; return its sum: result.sum()"
+            f"the function must return a scalar, got shape {value.shape}; return its sum: "
+            "result.sum()"
         )
     if value.dtype.kind != "f":
-        raise TypeError(f"the function returned {value.dtype}, which has no derivative")
+        raise TypeError(f"the function must return a float, as {value.dtype} has no derivative")
     check_session(like.session, value, "grad")
     return value, more
 

@@ -42,12 +42,12 @@ def draw(template: Template, format: str) -> str:
     if format == "dot":
         return text
     if format != "svg":
-        raise ValueError(f"format={format!r} is none of 'text', 'dot', 'svg'")
+        raise ValueError(f"format must be 'text', 'dot' or 'svg', got {format!r}")
     command = shutil.which("dot")
     if command is None:
         raise RuntimeError(
             "format='svg' needs Graphviz: install it (Debian, Ubuntu: apt install graphviz), or "
-            "take format='dot' and render it elsewhere"
+            "use format='dot' and render it elsewhere"
         )
     done = subprocess.run(
         [command, "-Tsvg"], input=text, capture_output=True, text=True, timeout=_SECONDS

@@ -35,11 +35,11 @@ def with_keys(
         return dict(given), {}
     if len(arrays) < len(given) or len({id(one.space) for one in arrays.values()}) > 1:
         raise ValueError(
-            "arrays of one keyed space are saved together, and without others: give each space, "
-            "and what is in none, a path of its own"
+            "one path holds the arrays of one keyed space and no others; save other spaces and "
+            "plain arrays to paths of their own"
         )
     if KEYS in arrays:
-        raise ValueError(f"{KEYS!r} is the name of the keys themselves; save the array as another")
+        raise ValueError(f"{KEYS!r} is the name of the saved keys; give the array another name")
     space: Any = next(iter(arrays.values())).space
     trained = _with_states(arrays) if optimizers else {}
     keys, *rows = space.frozen(None, *arrays.values())
@@ -62,8 +62,8 @@ def _with_states(arrays: dict[str, KeyedArray]) -> dict[str, Any]:
             called = names.setdefault(one.number, f"{name}.{state}")
             if arrays.setdefault(called, one).number != one.number:
                 raise ValueError(
-                    f"{called!r} is the name of a state of the optimizer of {name!r}; save the "
-                    "array as another, or leave optimizers out: save(..., optimizers=False)"
+                    f"{called!r} is the name of a state of the optimizer of {name!r}; give the "
+                    "array another name, or call save(..., optimizers=False)"
                 )
         trained[name] = kept_document(kept, names)
     return trained
@@ -83,7 +83,7 @@ def kept_training(given: Mapping[str, Any], arrays: Mapping[Name, Any]) -> Saved
             return None
         states = {state: arrays[name] for state, name in names.items()}
         if type(calls) is not int or not isinstance(given["optimizer"]["kind"], str):
-            raise TypeError(f"{given!r} is said of no optimizer")
+            raise TypeError(f"{given!r} does not describe an optimizer")
     except (AttributeError, KeyError, TypeError) as error:
         raise _damage_error(error) from error
     return SavedTraining(given["optimizer"], states, calls)

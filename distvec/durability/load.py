@@ -41,7 +41,9 @@ class Loaded(dict[str, Any]):
     metadata: dict[str, str]
 
     def __missing__(self, name: str) -> Any:
-        raise KeyError(f"no array called {name!r} was loaded, but {', '.join(self) or 'none'}")
+        raise KeyError(
+            f"no array called {name!r} was loaded; loaded arrays: {', '.join(self) or '(empty)'}"
+        )
 
 
 def load(
@@ -116,7 +118,7 @@ def load(
     wanted = list(found) if names is None else list(dict.fromkeys(names))
     for name in wanted:
         if name not in found:
-            raise KeyError(f"{place} has no array called {name!r}, but {', '.join(found)}")
+            raise KeyError(f"{place} has no array called {name!r}; it has: {', '.join(found)}")
     chosen = [found[name] for name in wanted]
     loaded = Loaded()
     loaded.metadata = metadata
@@ -151,7 +153,7 @@ def _read_manifest(place: Place) -> tuple[dict[str, Stored], dict[str, str]]:
         if any(map(names_checkpoint, names)):
             raise ValueError(_is_checkpoint(place)) from None
         raise CheckpointIncomplete(
-            f"{place} has no {file}: nothing was saved there to its end"
+            f"{place} has no {file}, so no save to it was completed"
         ) from None
     manifest = manifests.decode(bytes(data), f"{place}/{file}")
     document = manifest.document

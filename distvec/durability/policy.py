@@ -160,8 +160,8 @@ class Durability:
         check_choice(self.level, LEVELS, "durability")
         if self.level == "rollback" and self.directory is None:
             raise ValueError(
-                "durability='rollback' needs checkpoint=, a directory that all servers see or a "
-                "URL, to which they write"
+                "durability='rollback' needs checkpoint=: a directory that all servers can "
+                "write to, or a URL"
             )
 
     @property
@@ -190,7 +190,8 @@ class Durability:
         given = self.directory if directory is None else directory
         if given is None:
             raise ValueError(
-                "which directory? Give it here, or to the session: distvec.local(checkpoint=...)"
+                "no directory for checkpoints was given; pass one here, or open the session "
+                "with checkpoint=..."
             )
         made = Checkpoints(session, os.fspath(given))
         return self._by_directory.setdefault(made.store.url, made)

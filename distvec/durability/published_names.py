@@ -37,8 +37,8 @@ class Names:
             check_session(self._session, array, f"publish({name}=...)")
             if not array.ndim:
                 raise TypeError(
-                    f"publish({name}=...): a rank-0 array is a scalar that the client keeps; "
-                    f"publish({name}=ps.array([{name}])) makes it one on the servers"
+                    f"publish({name}=...): a scalar is stored on the client; publish an array of "
+                    f"length 1: publish({name}=ps.array([{name}]))"
                 )
             held = on_servers(array)
             arrays[name] = held
@@ -61,7 +61,7 @@ class Names:
         found = self._arrays.get(name)
         if found is None:
             known = ", ".join(sorted(self._arrays)) or "none"
-            raise KeyError(f"no array was published as {name!r}; there are: {known}")
+            raise KeyError(f"no array was published as {name!r}; published arrays: {known}")
         copy: DistArray = found.copy()
         return copy
 

@@ -204,15 +204,19 @@ def _check_texts(
 ) -> dict[str, str]:
     """Return the metadata; ``TypeError`` unless names and metadata are strings."""
     if len(arrays) < 1:
-        raise ValueError(f"save({str(place)!r}) got no array; name some: dv.save(path, w=w)")
+        raise ValueError(
+            f"save({str(place)!r}) got no arrays; pass some by name: dv.save(path, w=w)"
+        )
     if str(place).endswith(".npz"):
         raise ValueError(
-            f"save({str(place)!r}): .npz files are not written; give a name that ends in "
-            ".safetensors, or call numpy.savez with values that this process has"
+            f"save({str(place)!r}): .npz files are not supported; use a name that ends in "
+            ".safetensors, or call numpy.savez with x.numpy()"
         )
     texts = dict(metadata or {})
     if not all(isinstance(one, str) for one in (*arrays, *texts, *texts.values())):
-        raise TypeError(f"save: names of arrays, and metadata, must be texts, got {metadata!r}")
+        raise TypeError(
+            f"save: names of arrays, and metadata, must be strings, got metadata={metadata!r}"
+        )
     return texts
 
 
@@ -248,8 +252,8 @@ def _save_folder(place: Place, plan: SavePlan, metadata: Mapping[str, str], bar:
     for one in plan.stored:
         if len(one.shape) > _MOST_RANK:
             raise NotImplementedError(
-                f"save({one.name}=...): a folder holds arrays of rank {_MOST_RANK} at most, "
-                f"not of shape {one.shape}; save it to a .safetensors file"
+                f"save({one.name}=...): a folder supports arrays of rank {_MOST_RANK} at most, "
+                f"got shape {one.shape}; save it to a .safetensors file"
             )
     store = place.store
     old = _manifest_of(store)
@@ -287,7 +291,8 @@ def _manifest_of(store: Store) -> Manifest | None:
         raise FileExistsError(f"{error}; save to another folder, or remove it first") from None
     if found.document.get("kind") != SAVED:
         raise FileExistsError(
-            f"{store.url} holds a checkpoint, which is not replaced; save to another folder"
+            f"{store.url} contains a checkpoint, which save does not replace; save to another "
+            "folder"
         )
     return found
 

@@ -48,7 +48,7 @@ def place_of(path: str | os.PathLike[str], store: Store | None = None) -> Place:
     """The place ``path``: in ``store``, or of the file system, or a URL that fsspec knows."""
     text = os.fspath(path)
     if not text:
-        raise ValueError("the path is empty; say where, as in 'model.safetensors' or 'model/'")
+        raise ValueError("the path is empty; pass one like 'model.safetensors' or 'model/'")
     folder, _, file = text.rpartition("/")
     kind = file.rpartition(".")[2] if "." in file else ""
     if kind not in KINDS:

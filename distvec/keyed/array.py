@@ -311,7 +311,10 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         """
         if len(given) == 1:
             if wire is not None:
-                raise TypeError("wire= is of rows that travel: assign(keys, values, wire=)")
+                raise TypeError(
+                    "wire= needs keys, as assign(values) transfers no rows; write assign(keys, "
+                    "values, wire=...)"
+                )
             self.space.assign(self, given[0])
         else:
             keys, values = given
@@ -393,7 +396,10 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         from distvec.rows.optimizers import RowOptimizer  # `optim` imports SciPy's: tasks need none
 
         if not isinstance(optimizer, RowOptimizer):
-            raise TypeError(f"{optimizer!r} is no row optimizer; give one: dv.rows.adagrad(0.05)")
+            raise TypeError(
+                "optimizer must be a row optimizer such as dv.rows.adagrad(0.05), got "
+                f"{optimizer!r}"
+            )
         self._training = Training(self.space, self, optimizer, None if restart else self.trained)
         self._kept = None
         return self._training.states
@@ -472,8 +478,7 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         if self._training is None:
             if self._kept is None:
                 raise TypeError(
-                    "this array has no optimizer yet; give it one: "
-                    "t.optimizer(dv.rows.adagrad(0.05))"
+                    "this array has no optimizer yet; set one: t.optimizer(dv.rows.adagrad(0.05))"
                 )
             from distvec.rows.optimizers import RowOptimizer
 
@@ -598,7 +603,10 @@ class RowView:
             absent = ~found
             if missing == "raise" and absent.any():
                 some = batch.keys[absent][:_MOST_NAMED].tolist()
-                raise KeyError(f"{np.count_nonzero(absent)} keys are not there, such as {some}")
+                raise KeyError(
+                    f"{np.count_nonzero(absent)} keys do not exist, such as {some}; push them "
+                    "first, or use missing='init' or missing=0.0"
+                )
             if missing != "raise":
                 rows[absent] = missing
         rows = batch.expanded(rows)
@@ -734,15 +742,15 @@ def _check_same(
     kind = kept.document["kind"]
     if optimizer.kind != kind:
         raise ValueError(
-            f"this array has states of {kind}, and {optimizer.kind} cannot go on from them; give "
-            f"{kind} again, or begin with new states: t.optimizer(..., restart=True)"
+            f"this array has the states of {kind}, and {optimizer.kind} cannot continue from "
+            f"them; use {kind} again, or start with new states: t.optimizer(..., restart=True)"
         )
     found = {name: (one.type.row, one.init, one.type.dtype) for name, one in kept.states.items()}
     if found != wanted:
         raise ValueError(
             f"this array has the states {_join_names(found)}, but {optimizer.kind} with these "
-            f"parameters needs {_join_names(wanted)}; give the parameters that it had, or begin "
-            "with new states: t.optimizer(..., restart=True)"
+            f"parameters needs {_join_names(wanted)}; use the old parameters, or start with new "
+            "states: t.optimizer(..., restart=True)"
         )
 
 

@@ -43,7 +43,10 @@ def chosen_wire(kind: str | None, row: Row | None = None) -> str:
         names = ", ".join(WIRES)
         raise ValueError(f"wire must be one of {names}, or {OFF}, got {kind!r}")
     if kind == "int8" and row == ():
-        raise ValueError("wire='int8' has a scale for each row, so it is of tables only")
+        raise ValueError(
+            "wire='int8' needs a table, as it has a scale for each row; for a vector use "
+            "'float16' or 'off'"
+        )
     return kind
 
 
@@ -75,7 +78,9 @@ def as_keys(given: Any) -> KeyArray:
 def length_of_range(keys: Any) -> int:
     """The n of ``range(n)``; ``TypeError`` for anything else, ``ValueError`` for an empty one."""
     if not isinstance(keys, range) or (keys.start, keys.step) != (0, 1):
-        raise TypeError(f"ps.keys takes range(n), for keys 0 to n - 1, or nothing, got {keys!r}")
+        raise TypeError(
+            f"among must be range(n), for keys 0 to n - 1, or left out for any keys, got {keys!r}"
+        )
     if not keys:
         raise ValueError("ps.keys(range(0)) would have no keys; leave the range out for any keys")
     return len(keys)
@@ -161,7 +166,7 @@ def plugin_call(
     for one in signature.arguments:
         kind = Keys() if one.kind == KEYS else kinds[one.name]
         if not isinstance(kind, _KINDS[one.kind]):
-            raise TypeError(f"{plugin}: {one} is what it takes; {one.name} is {kind}")
+            raise TypeError(f"{plugin} takes {one}, but {one.name} is {kind}")
         dtype = dtype_of(one.type.dtype)
         match kind:
             case RowsOf():
@@ -175,7 +180,7 @@ def plugin_call(
                 value = _cast_argument(dtype, arguments[one.name], one.name, plugin)
                 if value.shape:
                     raise TypeError(
-                        f"{plugin}: {one.name} is to be a number, and has shape {value.shape}"
+                        f"{plugin}: {one.name} must be a number, got shape {value.shape}"
                     )
                 scalars[one.name] = value.item()
                 types[one.name] = ValueType(dtype.name)
@@ -196,7 +201,7 @@ def _cast_argument(dtype: np.dtype[Any], value: Any, name: str, plugin: str) -> 
     found = np.asarray(value)
     plain = np.result_type(value) if isinstance(value, int | float) else found.dtype
     if not np.can_cast(plain, dtype, "same_kind"):
-        raise TypeError(f"{plugin}: {name} is to be {dtype}, and is {found.dtype}")
+        raise TypeError(f"{plugin}: {name} must be {dtype}, got {found.dtype}")
     return found.astype(dtype)
 
 
@@ -305,7 +310,7 @@ def _call(
         numbers = [arguments[name].number for name in traced.arrays]
         return _Call(program, numbers, given, traced.scalars(arguments), traced.several)
     if not isinstance(function, Plugin):
-        raise TypeError(f"{function!r} is no row function; decorate it: @dv.rows")
+        raise TypeError(f"{function!r} is not a row function; decorate it with @dv.rows")
     name = function.name
     signature = space.remote.plugin(name)
     arguments = bind_arguments(signature, args, named, name)
@@ -321,11 +326,13 @@ def _kinds(space: Space, arguments: Mapping[str, Any], batch: KeyBatch) -> dict[
 def _kind(space: Space, name: str, value: Any, batch: KeyBatch) -> Kind:
     if hasattr(value, "space") and hasattr(value, "number"):
         if value.space != space:
-            raise ValueError(f"{name} is an array of another keyed space: keys have no slots there")
+            raise ValueError(f"{name} belongs to another keyed space; pass arrays of this space")
         return RowsOf(value.type.dtype, value.type.row)
     shape = np.shape(value)
     if not shape or (len(shape) == 2 and shape[0] != batch.count):
         return number_kind(name, value)
     if shape[0] != batch.count:
-        raise ValueError(f"{name} has {shape[0]} rows for {batch.count} keys; give one for each")
+        raise ValueError(
+            f"{name} has {shape[0]} rows for {batch.count} keys; pass one row for each key"
+        )
     return PerKey(check_dtype(np.asarray(value).dtype).name, shape[1:])

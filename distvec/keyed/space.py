@@ -187,11 +187,16 @@ class KeyedSpace:
     ) -> None:
         """Create the space on the servers; see the class."""
         if not 1 <= operator.index(admit) <= 255:
-            raise ValueError(f"admit must be 1 .. 255, got {admit}")
+            raise ValueError(f"admit must be between 1 and 255, got {admit}")
         if sketch is not None and admit == 1:
-            raise ValueError("sketch counts keys that are not admitted yet; give admit= as well")
+            raise ValueError(
+                "sketch= counts writes of keys that are not inserted yet; it needs admit= of 2 "
+                "or more"
+            )
         if length and admit > 1:
-            raise ValueError("the keys of a range are all there from the start: leave admit= out")
+            raise ValueError(
+                "the keys of a range exist from the start, so admit= has no effect; leave it out"
+            )
         self.session = session
         self.options = {
             "length": length, "admit": admit, "sketch": sketch, "most_bytes": most_bytes,
@@ -616,7 +621,8 @@ class KeyedSpace:
     def _refuse_range(self, what: str) -> None:
         if self.remote.partition.length:
             raise TypeError(
-                f"{what}: the keys of a range stay; assign to their rows what they began with"
+                f"{what}: the keys of a range cannot be removed; assign their initial values "
+                "instead"
             )
 
     # --- as plain arrays --------------------------------------------------------------------------
@@ -700,16 +706,16 @@ class KeyedSpace:
         if not isinstance(given, Handle):
             raise TypeError(
                 f"{name} must be an expression over arrays of the space, got "
-                f"{type(given).__name__}; write to chosen keys by assign(keys, values)"
+                f"{type(given).__name__}; to write some keys, call assign(keys, values)"
             )
         layout = self.layout()
         if given.space not in layout.spaces:
             layout = self.layout(fresh=True)
         if given.space not in layout.spaces and layout.length:
             raise LayoutChanged(
-                f"{name} is over {given.space}, and the keyed space has {layout.length} keys now: "
-                f"keys were inserted or removed since its arrays were read, or it is of another "
-                f"space; compute it again"
+                f"{name} is over {given.space}, but the keyed space has {layout.length} keys "
+                "now: keys were inserted or removed after its arrays were read, or it belongs "
+                "to another space; compute it again"
             )
         array: Any = given if given.dtype == dtype else given.astype(dtype)
         return cast(DistArray, array)

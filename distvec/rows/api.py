@@ -40,7 +40,7 @@ def plugin(name: str) -> Plugin:
     ``PSError`` that says what the operator has to type. ``ValueError`` for what is no such name.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(f"a plug-in is called 'package.module.function', got {name!r}")
+        raise ValueError(f"the name of a plug-in must be 'package.module.function', got {name!r}")
     return Plugin(name)
 
 
@@ -111,8 +111,8 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     for one in found:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise TypeError(
-                f"{function.__name__}: a row function has a fixed number of arguments, as its "
-                f"program has; name those of {one}"
+                f"{function.__name__}: a row function must have a fixed number of arguments; "
+                f"replace {one} by named ones"
             )
     return tuple(one.name for one in found if one.name != KEYS)
 
@@ -149,7 +149,7 @@ class Rows:
 
             if name in optimizers.NAMES:
                 return optimizers.of if name == "of" else optimizers.named(name)
-        raise AttributeError(f"dv.rows has no {name!r}, but {', '.join(dir(self))}")
+        raise AttributeError(f"dv.rows has no {name!r}; it has {', '.join(dir(self))}")
 
     def __dir__(self) -> list[str]:
         from distvec.rows import optimizers

@@ -120,16 +120,16 @@ def parse_returned(returned: Any, function: str) -> Returned:
     elif isinstance(returned, tuple) and returned and isinstance(returned[0], Mapping):
         if len(returned) != 2:
             raise TypeError(
-                f"{function}: beside the updates it returns one value, or a tuple of values: "
-                f"return updates, (a, b)"
+                f"{function} must return updates, or updates with one value or a tuple of "
+                "values: return updates, (a, b)"
             )
         updates, values = returned
     several = isinstance(values, tuple | list)
     found = tuple(values) if several else () if values is None else (values,)
     if not updates and not found:
         raise TypeError(
-            f"{function} returns nothing, so it neither changes anything nor tells anything; "
-            f"return {{'w': new_rows}} to write the rows of the argument w, or a value per key"
+            f"{function} returns no rows and no values; return {{'w': new_rows}} to write the rows "
+            f"of the argument w, or return one value per key"
         )
     given = {
         name: one if isinstance(one, Update) else replace_rows(one) for name, one in updates.items()
@@ -145,14 +145,14 @@ def fit_to_slot(graph: Graph, node: Node, type: NodeType, name: str) -> Node:
     """
     if not np.can_cast(node.dtype, type.dtype, "same_kind"):
         raise TypeError(
-            f"new rows of {name!r} are {node.dtype}, and the array is of {type.dtype}; convert "
+            f"new rows of {name!r} are {node.dtype}, but the array is {type.dtype}; convert "
             f"them: .astype({type.dtype.name!r})"
         )
     if not is_broadcastable(node.type.shape, type.shape):
         own = node.type.shape if node.on_client else ("n", *node.type.row)
         raise ValueError(
-            f"new rows of {name!r} have shape {_format_shape(own)}, which does not fit the "
-            f"array's, {_format_shape(('n', *type.row))}, of n keys"
+            f"new rows of {name!r} have shape {_format_shape(own)}; for n keys the array needs "
+            f"{_format_shape(('n', *type.row))}"
         )
     return build.cast(graph, build.broadcast_to(graph, node, type), type.dtype)
 
@@ -166,8 +166,8 @@ def per_key(graph: Graph, value: Any) -> Node:
     node = as_node(graph, value)
     if node.on_client:
         raise TypeError(
-            f"a value of shape {node.type.shape} is returned that does not depend on any row: "
-            f"return what there is for each key, computed of rows or of what is given per key"
+            f"the function returns a value of shape {node.type.shape} that does not depend on "
+            "the rows; return one value per key"
         )
     return node
 
@@ -210,9 +210,9 @@ def lower(
     output = {id(node): place for place, node in enumerate(stores)}
     if scatters and planned.structure.may_fail:
         raise NotTraceable(
-            "indices along the rows may be out of bounds, which only shows where they are used: "
-            "one server would have written then, and another one not. Return what they give, and "
-            "write it by another function; or write numpy.where(columns == index, new, old)"
+            "indices along the rows may be out of bounds, which would be found after some "
+            "servers had written. Return the elements and write them by a second function, or "
+            "use numpy.where(columns == index, new, old)"
         )
     program = RowProgram(
         _reorder_inputs(planned.structure, places),
@@ -334,8 +334,8 @@ def _new_rows(
     if not isinstance(kind, RowsOf):
         arrays = [one for one, other in kinds.items() if isinstance(other, RowsOf)]
         raise NotTraceable(
-            f"{function} returns new rows for {name!r}, which is none of the arrays that it is "
-            f"called with: {', '.join(arrays) or 'there are none'}"
+            f"{function} returns new rows for {name!r}, but its arrays are: "
+            f"{', '.join(arrays) or '(no arrays)'}"
         )
     type = array_type(BATCH, kind.dtype, kind.row)
     return fit_to_slot(home.graph, as_node(home.graph, update.rows), type, name)

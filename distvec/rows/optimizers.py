@@ -63,9 +63,9 @@ class RowOptimizer:
 
     def __post_init__(self) -> None:
         if self.bound is not None and not self.bound > 0:
-            raise ValueError(f"bound={self.bound!r}: must be a positive number, or None")
+            raise ValueError(f"bound must be a positive number or None, got {self.bound!r}")
         if not 0 <= self.weight_decay < np.inf:
-            raise ValueError(f"weight_decay={self.weight_decay!r}: must be 0 or more")
+            raise ValueError(f"weight_decay must be 0 or more, got {self.weight_decay!r}")
 
     def numbers(self, k: int) -> dict[str, float]:
         """The numbers of call ``k``, which is 0, 1, ...: the step size, as its schedule has it."""
@@ -113,8 +113,9 @@ class RowOptimizer:
         """The inverse. ``TypeError`` if the file lacks a part of it, ``optim.Corrupted``."""
         if "solver" not in document:
             raise TypeError(
-                f"its optimizer, {document['kind']}, cannot be made again ({document['lacks']}): "
-                "give it once more, t.optimizer(...), and it goes on from the states that are there"
+                f"its optimizer, {document['kind']}, cannot be restored from the file "
+                f"({document['lacks']}): set it again with t.optimizer(...), and it continues "
+                "from the saved states"
             )
         decode = Decoder({}).decode
         return cls(*(decode(document[name]) for name in ("solver", "bound", "weight_decay")))
@@ -126,8 +127,8 @@ def _of_table(
 ) -> tuple[tuple[StateOf, ...], Traced]:
     if dtype not in FLOATS:
         raise TypeError(
-            f"optimizers are of weights of {' or '.join(FLOATS)}, not {dtype}; make the table "
-            f"so: space.table(16, dtype='float32')"
+            f"optimizers need weights of {' or '.join(FLOATS)}, got {dtype}; create the table "
+            "with space.table(16, dtype='float32')"
         )
     solver = optimizer.solver
     states = tuple(_initial(solver, row, dtype, 0.0 if start is None else start))

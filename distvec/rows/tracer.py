@@ -91,8 +91,8 @@ def number_kind(name: str, value: Any) -> Number:
     if isinstance(value, int | float):
         return Number()
     raise TypeError(
-        f"{name}: a {type(value).__name__} is no argument of a row function; give an array of a "
-        f"space, a NumPy array with a row for each key, or a number"
+        f"{name}: a row function takes arrays of its space, NumPy arrays with a row for each "
+        f"key, and numbers; got a {type(value).__name__}"
     )
 
 

@@ -52,7 +52,7 @@ def sum(x: Bounded) -> Estimate:
 def mean(x: Bounded) -> Estimate:
     """``np.mean``."""
     if not x.value.size:
-        raise Undecidable("the mean of nothing is a warning on NumPy")
+        raise Undecidable("the mean of an empty array is a warning on NumPy")
     wide = x.value.astype(np.float64)
     error = total(wide, x.error, np.abs(wide)) / x.value.size
     return _round(np.mean(wide), error, x.dtype if x.dtype.kind == "f" else wide.dtype)

@@ -46,7 +46,7 @@ def _view(step: Step, number: int) -> Adjoint:
     source, node = step.node.args[0], step.node
     if not isinstance(source.type.space, DenseSpace) or not isinstance(node.type.space, DenseSpace):
         raise NotDifferentiable(
-            "the elements that a mask chose have no derivative as an array of their own; write "
+            "an array of the elements that a mask selects has no derivative; write "
             "distvec.where(mask, x, 0) instead of x[mask]"
         )
     if source.type.row != node.type.row:  # the same elements in another shape

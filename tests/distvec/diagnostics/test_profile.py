@@ -90,7 +90,7 @@ def test_a_plan_in_the_dot_language(ps: dv.Session) -> None:
     d.persist()
     assert d.explain("dot") == text
     assert "cluster" not in ps.array([1.0]).explain("dot")
-    with pytest.raises(ValueError, match="none of 'text', 'dot', 'svg'"):
+    with pytest.raises(ValueError, match="format must be 'text', 'dot' or 'svg'"):
         d.explain("pdf")
 
 

@@ -112,7 +112,9 @@ def test_what_has_a_name_stays_whatever_becomes_of_the_array(servers):
         np.testing.assert_array_equal(ps["x"].numpy(), X + 1)
         np.testing.assert_array_equal(ps["y"].numpy(), X * 2)
         np.testing.assert_array_equal(ps["small"].numpy(), small)
-        with pytest.raises(KeyError, match="no array was published as 'z'; there are: small, x, y"):
+        with pytest.raises(
+            KeyError, match="no array was published as 'z'; published arrays: small, x, y"
+        ):
             ps["z"]
         with attach(servers) as other:
             ps.close()  # it cannot end what is another's by now

@@ -134,9 +134,11 @@ def test_after_a_loss_arrays_have_their_values_of_then(tmp_path):
 
 def test_a_directory_without_a_whole_checkpoint(tmp_path):
     with dv.local(2, in_process=True) as ps:
-        with pytest.raises(ValueError, match=r"which directory\? Give it here"):
+        with pytest.raises(
+            ValueError, match=r"no directory for checkpoints was given; pass one here"
+        ):
             ps.checkpoint()
-        with pytest.raises(CheckpointIncomplete, match="holds no checkpoint"):
+        with pytest.raises(CheckpointIncomplete, match="contains no checkpoint"):
             ps.restore(tmp_path)
         x = ps.array(np.arange(float(N)))
         made = ps.checkpoint(tmp_path, x=x)

@@ -308,7 +308,9 @@ def test_an_optimizer_that_no_file_holds_is_to_be_given_again(tmp_path, sessions
             t.optimizer(optimizer)
             t.step([1, 2], [1.0, 2.0])
             found = moved(way, tmp_path / str(number), ps, space, t, sessions[2])
-            with pytest.raises(TypeError, match=rf"cannot be made again \(.*{lacks}.*t\.optimizer"):
+            with pytest.raises(
+                TypeError, match=rf"cannot be restored from the file \(.*{lacks}.*t\.optimizer"
+            ):
                 found.step([1], [1.0])
             again = moved(way, tmp_path / f"again{number}", sessions[2], found.space, found, ps)
             again.optimizer(optimizer)
@@ -329,7 +331,7 @@ def test_another_kind_of_optimizer_is_refused(tmp_path, sessions):
     ]
     (about,) = document["spaces"]
     assert [one["optimizer"]["kind"] for one in about["trained"].values()] == ["optim.AdaGrad"]
-    told = r"states of optim\.AdaGrad, and optim\.SGD cannot go on .*restart=True"
+    told = r"states of optim\.AdaGrad, and optim\.SGD cannot continue .*restart=True"
     with pytest.raises(ValueError, match=told):
         found.optimizer(dv.rows.sgd())
     with pytest.raises(ValueError, match=r"squares \(float64.*value=0.*needs squares.*value=3"):

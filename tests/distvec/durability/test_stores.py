@@ -247,7 +247,7 @@ def test_what_is_no_file_of_arrays_says_what_to_do(tmp_path, ps):
         ps.load(tmp_path / "x.npz")
     with pytest.raises(ValueError, match=r"x\.bin is a file, but neither \.safetensors nor \.npy"):
         dv.load(tmp_path / "x.bin")
-    with pytest.raises(ValueError, match=r"\.npz files are not written; .* \.safetensors"):
+    with pytest.raises(ValueError, match=r"\.npz files are not supported; .* \.safetensors"):
         ps.save(tmp_path / "x.npz", w=ps.ones(3))
     with pytest.raises(FileNotFoundError, match=r"there is no file or folder .*/nothing$"):
         ps.load(tmp_path / "nothing")
@@ -260,7 +260,7 @@ def test_checkpoints_are_for_restore(tmp_path, ps):
     (folder,) = tmp_path.glob("ckpt-*")
     with pytest.raises(ValueError, match=r"ps\.restore"):
         ps.load(folder)
-    with pytest.raises(FileExistsError, match="holds a checkpoint"):
+    with pytest.raises(FileExistsError, match="contains a checkpoint"):
         ps.save(folder, w=ps.ones(3))
 
 

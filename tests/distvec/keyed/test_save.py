@@ -43,11 +43,11 @@ def test_what_was_saved_comes_back_on_other_servers(tmp_path_factory, sessions, 
 
 def test_it_says_what_cannot_be_saved_together(ps, tmp_path):
     w, v = ps.keys().zeros(), ps.keys().zeros()
-    with pytest.raises(ValueError, match="give each space, and what is in none, a path of its own"):
+    with pytest.raises(ValueError, match="plain arrays to paths of their own"):
         dv.save(tmp_path / "m", w=w, v=v)
-    with pytest.raises(ValueError, match="and without others"):
+    with pytest.raises(ValueError, match="one keyed space and no others"):
         dv.save(tmp_path / "m", w=w, x=ps.zeros(3))
-    with pytest.raises(ValueError, match="'keys' is the name of the keys themselves"):
+    with pytest.raises(ValueError, match="'keys' is the name of the saved keys"):
         dv.save(tmp_path / "m", keys=w)
 
 

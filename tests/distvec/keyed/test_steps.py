@@ -93,9 +93,9 @@ def test_what_is_no_step_is_refused(ps):
     w = space.zeros()
     with pytest.raises(TypeError, match=r"t\.optimizer\(dv\.rows\.adagrad"):
         w.step([1], [1.0])
-    with pytest.raises(TypeError, match="no row optimizer; give one"):
+    with pytest.raises(TypeError, match="optimizer must be a row optimizer"):
         w.optimizer("adam")
-    with pytest.raises(TypeError, match="not int64"):
+    with pytest.raises(TypeError, match="got int64"):
         space.zeros("int64").optimizer(dv.rows.sgd())
     w.optimizer(dv.rows.sgd())
     with pytest.raises(ValueError, match=r"2 keys need gradients of shape \(2,\), got \(3,\)"):

@@ -38,7 +38,7 @@ def test_rows_travel_narrowed(sessions):
         assert len(set(found)) == 1 and sent[1] < part * rows.nbytes
     with pytest.raises(ValueError, match="wire must be one of float32, float16, int8, or off"):
         t.wire = "float8"
-    with pytest.raises(ValueError, match="of tables only"):
+    with pytest.raises(ValueError, match="needs a table"):
         t.space.zeros().wire = "int8"
 
 
@@ -185,8 +185,8 @@ def test_what_has_no_rows_to_narrow_is_refused(ps):
         lambda: w.pull([1], wire="int8"),
         lambda: w.maximum([1], 1.0, wire="int8"),
     ):
-        with pytest.raises(ValueError, match="of tables only"):
+        with pytest.raises(ValueError, match="needs a table"):
             call()
-    with pytest.raises(TypeError, match=r"assign\(keys, values, wire=\)"):
+    with pytest.raises(TypeError, match=r"assign\(keys, values, wire=...\)"):
         t.assign(t + 1, wire="float16")
     assert len(space) == 0

@@ -235,13 +235,13 @@ def test_what_needs_more_than_the_rows_of_each_key_is_refused(
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda w: None, "returns nothing"),
-        (lambda w: {"z": w}, "returns new rows for 'z', .* is called with: w"),
+        (lambda w: None, "returns no rows and no values"),
+        (lambda w: {"z": w}, "returns new rows for 'z', but its arrays are: w"),
         (lambda w: {"w": 1j * np.ones(3)}, "complex128"),
         (lambda w: {"w": w * 0.5}, r"float64.*\.astype\('int64'\)"),
-        (lambda w: 3.0, "for each key"),
+        (lambda w: 3.0, "one value per key"),
         (lambda w: ({"w": w}, w, w), "a tuple of values"),
-        (lambda w: {"w": np.take_along_axis(w, w % 2, axis=1)}, "one server would have written"),
+        (lambda w: {"w": np.take_along_axis(w, w % 2, axis=1)}, "after some servers had written"),
     ],
 )
 def test_what_it_returns_is_checked(function: Callable[..., Any], message: str) -> None:
@@ -266,7 +266,12 @@ def test_any_number_of_arguments_is_none() -> None:
 def test_it_shows_what_servers_do() -> None:
     f = dv.rows(lambda w, hits, g: ({"w": w - g, "hits": dv.rows.add(1)}, w))
     text = f.explain(Rows("float32", (4,)), Rows("int64"), PerKey("float32", (4,)))
-    for line in ("<- rows of w", "<- g, per key", "is added to the rows of hits", "is returned"):
+    for line in (
+        "<- rows of w",
+        "<- g, per key",
+        "is added to the rows of hits",
+        "is returned",
+    ):
         assert line in text
     reading = dv.rows(lambda w: w > 0).explain(Rows("float32"))
     assert "it only reads" in reading

@@ -170,8 +170,8 @@ def test_as_pytorch_with_sparse_gradients() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: dv.rows.sgd(bound=0.0), "bound=0.0: must be a positive number"),
-        (lambda: dv.rows.sgd(weight_decay=-1.0), "weight_decay=-1.0"),
+        (lambda: dv.rows.sgd(bound=0.0), "bound must be a positive number"),
+        (lambda: dv.rows.sgd(weight_decay=-1.0), "weight_decay must be 0 or more, got -1.0"),
         (lambda: dv.rows.ftrl(0.0), "step_size=0.0"),
         (lambda: dv.rows.ftrl(InverseTime(1.0)), "must be a number"),
     ],
