@@ -118,7 +118,7 @@ def test_arguments_are_checked_before_anything_is_sent(loaded):
             space.apply(CLIP, [1], t)
         with pytest.raises(TypeError, match="not a row function; decorate it"):
             space.apply(len, [1], t)
-    with pytest.raises(TypeError, match="kind is to be int64, and is float64"):
+    with pytest.raises(TypeError, match="kind must be int64, got float64"):
         space.apply(dv.rows.plugin(f"{OURS}.lies"), [1], space.zeros(), 0.5)
 
 

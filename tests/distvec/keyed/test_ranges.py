@@ -41,7 +41,7 @@ def test_what_a_range_refuses(ps):
             w.push(keys, 1.0)
     with pytest.raises(TypeError, match="evict: the keys of a range cannot be removed"):
         space.evict(w.values == 0)
-    with pytest.raises(TypeError, match="remove: the keys of a range stay"):
+    with pytest.raises(TypeError, match="remove: the keys of a range cannot be removed"):
         space.remove([1])
     with pytest.raises(ValueError, match="admit= has no effect"):
         ps.keys(range(3), admit=2)

@@ -182,7 +182,7 @@ def test_parameters_are_checked(wrong: Any, message: str) -> None:
 
 
 def test_weights_are_floats() -> None:
-    with pytest.raises(TypeError, match=r"float64 or float32, not int32.*dtype='float32'"):
+    with pytest.raises(TypeError, match=r"float64 or float32, got int32.*dtype='float32'"):
         dv.rows.sgd().traced((), "int32")
 
 
