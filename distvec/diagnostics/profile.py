@@ -6,6 +6,7 @@ import linecache
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from distvec.planner import Template
+from distvec.planner import Reason, Template
 
 if TYPE_CHECKING:
     from ps_backend.client import Counters
@@ -101,6 +102,10 @@ class Profile:
 
     sites: dict[str, Cost] = field(default_factory=dict)
     plans: list[Template] = field(default_factory=list)
+    reasons: dict[str, Counter[Reason]] = field(default_factory=dict)
+    """By call site, why its programs were requests of their own, and how many were for it."""
+    pending: Counter[Reason] = field(default_factory=Counter)
+    """Those of the call that is being measured."""
     measuring: bool = False
     """Whether a call is being measured right now; calls within it are part of it."""
 
@@ -119,10 +124,20 @@ class Profile:
         ]
         table = [["call site", *_HEADINGS], *rows, ["total", *self.total.cells()]]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        return "\n".join(
+        lines = [
             "  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])))
             for row in table
-        )
+        ]
+        return "\n".join([*lines, *self._reasons()])
+
+    def _reasons(self) -> Iterator[str]:
+        """A line for each call site with several requests and each reason of these."""
+        for site, counts in self.reasons.items():
+            if counts.total() > 1:
+                yield f"{_readable(site)}: {counts.total():,} programs"
+                for reason, count in counts.most_common():
+                    advice = f" ({reason.advice})" if reason.advice else ""
+                    yield f"  {count:,}: {reason.text}{advice}"
 
 
 @contextmanager
@@ -163,11 +178,13 @@ def profile(*, show: bool = True, file: TextIO | None = None) -> Iterator[Profil
         (file or sys.stdout).write(f"{found}\n")
 
 
-def note_plan(template: Template) -> None:
-    """Called for every plan that was run."""
+def note_plan(template: Template, reason: Reason) -> None:
+    """Called for every plan that was run, with the reason of its first program."""
     found = _active.get()
-    if found is not None:
+    if found is not None and template.programs:
         found.plans.append(template)
+        found.pending[reason] += 1
+        found.pending.update(map(template.reason, range(1, len(template.programs))))
 
 
 def measured(counters: Counters) -> AbstractContextManager[None]:
@@ -204,7 +221,10 @@ class _Measured(AbstractContextManager[None]):
             wire=float(waited - server),
             server=float(server),
         )
-        found.sites.setdefault(call_site(), Cost()).add(cost)
+        site = call_site()
+        found.sites.setdefault(site, Cost()).add(cost)
+        found.reasons.setdefault(site, Counter()).update(found.pending)
+        found.pending.clear()
 
 
 def _snapshot(counters: Counters) -> npt.NDArray[np.float64]:

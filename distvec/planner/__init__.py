@@ -33,7 +33,7 @@ from distvec.planner.emit import emit
 from distvec.planner.fuse import fuse, schedule
 from distvec.planner.linear import InnerProductExpansion
 from distvec.planner.pending import Walk, free_riders, own_products, simplify
-from distvec.planner.plan import Plan, Template
+from distvec.planner.plan import Plan, Reason, Template
 from distvec.planner.view_pushdown import ViewPushdown
 from ps_backend.program.reducers import REDUCERS
 
@@ -98,7 +98,7 @@ def plain_order(
     return None if sums and stores else order
 
 
-__all__ = ["Plan", "Planner", "Template"]
+__all__ = ["Plan", "Planner", "Reason", "Template"]
 
 _MOST_TEMPLATES = 1024
 _MOST_RIDERS = 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 
 from distvec.graph.node import GATHER, SPREAD, Node
@@ -11,6 +12,26 @@ from ps_backend.program.collectives import CollectiveTypes
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import NodeType
+
+
+class Reason(Enum):
+    """Why a program was a request of its own, and a way to need fewer."""
+
+    ASKED = "a value was asked for", "ask for several together: dv.evaluate(a, b)"
+    SCALAR = "a scalar of the program before was needed", ""
+    STORED = "it reads at other places what the program before stored", ""
+    PHASE = "servers exchange elements", ""
+    OVERDUE = "many operations were pending", "call x.persist() in each step of the loop"
+    FLUSHED = "flush() was called", ""
+    CANCELLED = (
+        "an expanded inner product lost digits",
+        "session.cancellation_limit = 0 computes each directly",
+    )
+    ALONE = "what came along failed", "evaluate first what raises the error, or drop it"
+    TAKEN_BACK = "a program sent before failed", "ask for its arrays to see the error"
+
+    def __init__(self, text: str, advice: str) -> None:
+        self.text, self.advice = text, advice
 
 
 @dataclass
@@ -219,18 +240,29 @@ class Template:
                 yield f"  then {len(program.scalars)} scalar operations on the client"
         yield from (f"note: {note}" for note in self.notes)
 
+    def reason(self, number: int) -> Reason:
+        """Why a program could not be fused with the one before it."""
+        return self._waits_for(number)[0]
+
     def _why_not_before(self, number: int) -> str:
-        """What a program waits for, and so cannot be fused with those before it."""
-        if not number:
-            return ""
+        """The same in words, with numbers."""
+        reason, waits, earlier = self._waits_for(number) if number else (None, 0, 0)
+        if reason is Reason.SCALAR:
+            return f", as {waits} of its scalars follow from program {earlier + 1}"
+        if reason is Reason.PHASE:
+            return ", as its phases take what others have left"
+        return ", as it reads what the one before stores" if reason else ""
+
+    def _waits_for(self, number: int) -> tuple[Reason, int, int]:
+        """The reason; of scalars also how many, and of which program."""
         sweeps = self.programs[number].sweeps
         if any(one.phase for one in self.programs[number].before):
-            return ", as its phases take what others have left"
+            return Reason.PHASE, 0, number - 1
         read = {position for sweep in sweeps for position in sweep.scalars}
         for earlier in range(number - 1, -1, -1):
             if waits := len(read & self.answers(earlier)):
-                return f", as {waits} of its scalars follow from program {earlier + 1}"
-        return ", as it reads what the one before stores"
+                return Reason.SCALAR, waits, earlier
+        return Reason.STORED, 0, number - 1
 
     def answers(self, number: int) -> set[int]:
         """Positions of the scalars that are known once a program has answered."""

@@ -6,19 +6,25 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from numpy.linalg import LinAlgError
 
 from distvec.diagnostics.profile import call_site, measured
 from distvec.graph.node import Buffer, Graph, Node, depending, refuse_variables
-from distvec.planner import Plan, Planner, Template
+from distvec.planner import Plan, Planner, Reason, Template
 from distvec.runtime.execute import Cancelled, Executor
 from distvec.runtime.liveness import Holder, LiveValues
 from ps_backend.client import Client, Counters, defer_signals, hold_lock
 from ps_backend.errors import NothingToReduce, OutOfBudget, PSError
 from ps_backend.program.spaces import RaggedSpace
 from ps_backend.program.types import NodeType
+
+_CANCELLED = (
+    "{} programs of an earlier plan ran before: {} expanded inner products lost digits "
+    "(cancellation_limit)"
+)
 
 
 class Evaluator:
@@ -109,7 +115,7 @@ class Evaluator:
         self.overdue = False
         # What is not deep waits: it may never be asked for, and then needs no memory.
         few = len(self.graph) < self._slack * self.pending_nodes
-        self._send_off(self.pending_depth / 2 if few else 0)
+        self._send_off(Reason.OVERDUE, self.pending_depth / 2 if few else 0)
 
     def evaluate(self, *arrays: Holder) -> None:
         """Compute arrays, in as few requests as their dependencies allow.
@@ -127,7 +133,7 @@ class Evaluator:
         If an operation fails, it stays pending. It runs again when its value is needed, and raises
         its error there.
         """
-        self._send_off()
+        self._send_off(Reason.FLUSHED)
 
     def plan(self, *arrays: Holder) -> Template:
         """Return the execution plan of arrays without running it.
@@ -293,14 +299,16 @@ class Evaluator:
                 self.holders.wait_for(targets)
                 unknown = [node for node in targets if node.value is None]
                 if unknown or self.holders.flights:
-                    self._run(targets, hold)
+                    self._run(targets, hold, Reason.ASKED)
             finally:
                 self.holders.asked = ()
         return nodes
 
-    def _run(self, targets: Sequence[Node], hold: defer_signals, *, wait: bool = True) -> None:
+    def _run(
+        self, targets: Sequence[Node], hold: defer_signals, reason: Reason, *, wait: bool = True
+    ) -> None:
         """Give ``targets`` their values, by one plan, or more where one fails or is taken back."""
-        alone = False
+        alone, notes = False, list[str]()
         with measured(self.counters):
             while True:
                 try:
@@ -309,12 +317,22 @@ class Evaluator:
                     if plan is not None:
                         self.holders.wait_for(plan.nodes)
                     if self.holders.flights and self._land():
+                        reason = Reason.TAKEN_BACK
                         continue  # what the plan builds upon was taken back
                     if plan is not None:
-                        limit = self.planner.cancellation_limit
-                        self._executor.execute(plan, limit, wait=wait, between=hold.check)
+                        if notes:  # of this evaluation's plans only the last one is shown
+                            plan = replace(plan, template=plan.template.with_notes(notes))
+                        self._executor.execute(
+                            plan,
+                            self.planner.cancellation_limit,
+                            reason=reason,
+                            wait=wait,
+                            between=hold.check,
+                        )
                     break
                 except Cancelled as cancelled:
+                    reason = Reason.CANCELLED
+                    notes.append(_CANCELLED.format(cancelled.programs, len(cancelled.products)))
                     self.cancellations += len(cancelled.products)
                     for product in cancelled.products:
                         self.planner.compute_directly(product)
@@ -323,11 +341,11 @@ class Evaluator:
                         raise
                     # What was taken along must not make fail what was asked for. The error is gone
                     # with this block, and with it what its traceback keeps alive.
-                    alone, plan = True, None
+                    reason, alone, plan = Reason.ALONE, True, None
         if alone:
             self._refused.update(map(weakref.ref, self.holders.pending()))
 
-    def _send_off(self, least_depth: float = 0) -> None:
+    def _send_off(self, reason: Reason, least_depth: float = 0) -> None:
         """Compute what is pending and deep enough: without waiting, and without an error."""
         with hold_lock(self._evaluating) as hold:
             with self.holders.lock:
@@ -336,7 +354,7 @@ class Evaluator:
                 self.holders.asked = targets
             try:
                 if targets:
-                    self._run(targets, hold, wait=False)
+                    self._run(targets, hold, reason, wait=False)
             except (PSError, NothingToReduce, IndexError, LinAlgError):
                 self._refuse(targets)
             finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from distvec.diagnostics.profile import note_plan
 from distvec.graph.host_eval import cast_value, value_of
 from distvec.graph.node import SPREAD, Buffer, Graph, Node
 from distvec.planner.linear import cancels, inner_of_terms
-from distvec.planner.plan import Plan, PlannedPhase, PlannedProgram, PlannedSweep, PlannedView
+from distvec.planner.plan import (
+    Plan,
+    PlannedPhase,
+    PlannedProgram,
+    PlannedSweep,
+    PlannedView,
+    Reason,
+)
 from distvec.runtime.liveness import InFlightProgram, LiveValues, find_donors
 from ps_backend.client import Client, Ended
 from ps_backend.program.collectives import CollectiveCall
@@ -28,6 +36,8 @@ class Cancelled(Exception):
     def __init__(self, products: Sequence[Node]) -> None:
         super().__init__(f"the terms of {products!r} cancel")
         self.products = products
+        self.programs = 0
+        """Of its plan, those that had run by then."""
 
 
 class Workspace:
@@ -60,10 +70,13 @@ class Executor:
         plan: Plan,
         limit: float,
         *,
+        reason: Reason = Reason.ASKED,
         wait: bool = True,
         between: Callable[[], None] | None = None,
     ) -> None:
         """Give every node that ``plan`` computes its value. One message per program and server.
+
+        ``reason``: why the plan runs, for the active profile.
 
         With ``wait=False`` the last program's answer is not awaited if nothing has to come back
         with it: it is one of the holders' flights. A failure leaves every node as it was; after
@@ -71,18 +84,27 @@ class Executor:
         does not ask for them again. ``limit``: how far one of them may cancel. ``between`` is
         called between programs, and may raise.
         """
-        run, programs = _Execution(self, plan, limit), plan.template.programs
-        if plan.template.before:
-            run.compute_scalars(plan.template.before)
-        for program in programs[:-1]:
-            run.run(program, {}, wait=True)
-            if between is not None:
-                between()
-        if programs:
-            run.run_last(programs[-1], wait=wait)
-        else:
-            run.settle()
-        note_plan(plan.template)
+        run, template = _Execution(self, plan, limit), plan.template
+        programs, ran = template.programs, 0
+        try:
+            if template.before:
+                run.compute_scalars(template.before)
+            for program in programs[:-1]:
+                ran += 1
+                run.run(program, {}, wait=True)
+                if between is not None:
+                    between()
+            if programs:
+                ran = len(programs)
+                run.run_last(programs[-1], wait=wait)
+            else:
+                run.settle()
+        except Cancelled as cancelled:
+            cancelled.programs = ran
+            template = replace(template, programs=programs[:ran])
+            raise
+        finally:
+            note_plan(template, reason)
 
 
 class _Execution:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
+from distvec.planner import Reason
 
 N = 5000
 
@@ -55,6 +56,7 @@ def test_explain_says_what_was_computed_directly(ps: dv.Session) -> None:
     float(product)
     assert ps.cancellations == 1
     assert "1 inner products are computed directly" in product.explain()
+    assert "note: 1 programs of an earlier plan ran before: 1 expanded" in product.explain()
 
 
 def test_below_one_the_limit_switches_expansion_off(ps: dv.Session) -> None:
@@ -134,7 +136,9 @@ def test_a_profile_has_a_line_per_call_site(ps: dv.Session) -> None:
     table = out.getvalue().splitlines()
     assert table[0].split()[:3] == ["call", "site", "calls"]
     assert any("# first site" in line or "float((x" in line for line in table)
-    assert table[-1].startswith("total")
+    assert table[4].startswith("total")
+    assert table[5].endswith(": 3 programs")
+    assert table[6].startswith("  3: a value was asked for")
 
 
 def test_a_profile_is_over_at_its_end(ps: dv.Session) -> None:
@@ -155,3 +159,22 @@ def test_helpers_of_other_libraries_are_not_the_call_site(ps: dv.Session) -> Non
     with dv.profile(show=False) as found:
         helper()  # here
     assert [int(site.rsplit(":", 1)[1]) for site in found.sites] == [line_of("# here")]
+
+
+def test_a_profile_counts_all_programs_by_reason(ps: dv.Session) -> None:
+    rng = np.random.default_rng(1)
+    y = rng.standard_normal(N)
+    a, b = ps.array(y + 1e-9 * rng.standard_normal(N)), ps.array(y)
+    ps.counters.reset()
+    with dv.profile(show=False) as report:
+        float((a - (a @ b) / (b @ b) * b) @ b)
+        x = b
+        for _ in range(3):
+            x = x / (x @ x)
+        x.persist()
+    (product, loop) = report.reasons.values()
+    assert product == {Reason.ASKED: 1, Reason.CANCELLED: 1}
+    assert loop == {Reason.ASKED: 1, Reason.SCALAR: loop.total() - 1}
+    assert product.total() + loop.total() == ps.counters.messages == report.total.messages
+    assert sum(len(plan.programs) for plan in report.plans) == ps.counters.messages
+    assert "  1: an expanded inner product lost digits (session.cancellation_limit" in str(report)
