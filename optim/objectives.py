@@ -13,6 +13,7 @@ import numpy as np
 from optim.core.arrays import (
     Array,
     Scalar,
+    Weights,
     fetch,
     machine_epsilon,
     max_norm,
@@ -38,7 +39,7 @@ from optim.quasi_newton.owlqn import L1
 Objective: TypeAlias = Callable[..., tuple[Scalar, Array]]
 
 
-def with_l2(fun: Objective, weight: Any) -> Objective:
+def with_l2(fun: Objective, weight: Weights) -> Objective:
     """Add ``sum(weight * x^2) / 2`` and its gradient to an objective.
 
     Parameters
@@ -76,7 +77,7 @@ def with_l2(fun: Objective, weight: Any) -> Objective:
     return penalised
 
 
-def with_l1(fun: Objective, weight: Any) -> Objective:
+def with_l1(fun: Objective, weight: Weights) -> Objective:
     """Add ``sum(weight * |x|)`` and its subgradient of least norm to an objective.
 
     Use it for subgradient methods and to evaluate a result. Solvers for smooth objectives do not
@@ -126,7 +127,7 @@ def _weights(name: str, weight: Any) -> Any:
                 raise ValueError(f"{name}(weight{place}={own!r}): must be 0 or more")
         elif not hasattr(own, "dtype"):
             raise TypeError(
-                f"{name}: weight{place} must be a number or an array like x{place}, but is "
+                f"{name}: weight{place} must be a number or an array like x{place}, got "
                 f"{type(own).__name__}; give for instance numpy.asarray(weight{place})"
             )
     return weights
@@ -360,7 +361,7 @@ def _derivative(
         return (at(step) - at(-step)) / (2.0 * step)
     step = step if above >= min(step, below) else -step
     step = np.sign(step) * min(abs(step), above if step > 0.0 else below) or abs(step)
-    step = (x[i] + step) - x[i]  # as far as x really moves
+    step = (x[i] + step) - x[i]  # The step that x takes after rounding.
     return (at(step) - value) / step
 
 

@@ -27,7 +27,7 @@ from optim.proximal.admm import ADMM
 from optim.proximal.projections import Box
 from optim.proximal.proximal_gradient import ProximalGradient
 from optim.quasi_newton.lbfgs import LBFGS
-from optim.quasi_newton.lbfgsb import LBFGSB, box_like
+from optim.quasi_newton.lbfgsb import LBFGSB, Bounds, box_like
 from optim.quasi_newton.owlqn import OWLQN
 from optim.quasi_newton.projected_quasi_newton import ProjectedQuasiNewton
 from optim.stochastic.ftrl import FTRL
@@ -35,7 +35,7 @@ from optim.stochastic.minibatches import is_sampled
 from optim.stochastic.sgd import SGD, AdaDelta, AdaGrad, Adam, AdamW, RMSProp
 from optim.stochastic.variance_reduced import SAG, SVRG
 
-# SciPy's names of options, in ours; the rest are the same or unknown.
+# Our names of SciPy's options; all others are the same or unknown.
 OPTIONS = {
     "maxiter": "max_iterations",
     "maxfun": "max_evaluations",
@@ -49,7 +49,7 @@ OPTIONS = {
 
 _BOUNDED = "L-BFGS-B for bounds, SPG or PQN with options={'projection': ...} for convex sets"
 _NO_GRADIENT = "L-BFGS, or L-BFGS-B with bounds; without jac they take differences of values"
-# SciPy's methods that are not here, and what comes next to them.
+# SciPy's methods that optim lacks, with the nearest ones that it has.
 NEAREST = {
     "Nelder-Mead": _NO_GRADIENT,
     "Powell": _NO_GRADIENT,
@@ -88,14 +88,14 @@ class NumPyObjective:
         self.calls = calls
 
     def __call__(self, x: Any) -> Any:
-        given = copy_arrays(x)  # SciPy's users may write to it
+        given = copy_arrays(x)  # SciPy's users may write to x.
         returned = self._call(given)
         if callable(self.jac):
-            # The same array as `fun` had, so that what caches by it finds it.
+            # The same array as `fun` had, so that a cache by identity finds it.
             gradient = self.jac(given if _equal(given, x) else copy_arrays(x), *self.args)
         elif self.jac is True or (self.jac is None and isinstance(returned, (tuple, list))):
             if not isinstance(returned, (tuple, list)) or len(returned) != 2:
-                return returned  # refused where it is checked
+                return returned  # The problem checks it and raises an error.
             returned, gradient = returned
         else:
             gradient = self._differences(x, _number(returned))
@@ -135,11 +135,11 @@ def hessian_products(hess: Callable[..., Any]) -> Callable[..., Array]:
     def product(x: Array, v: Array, *args: Any) -> Array:
         if is_structure(x):
             raise TypeError(
-                "hess: parameters in several arrays have no matrix of second derivatives here; "
-                "give products with it, hessp=lambda x, v: ..., arranged as x"
+                "hess: not available if x is a dict, tuple or list of arrays; give products with "
+                "it, hessp=lambda x, v: ..., in the structure of x"
             )
         hessian = hess(x, *args)
-        # A matrix beside a vector, of any kind: sparse, or scipy.sparse.linalg.LinearOperator.
+        # The matrix may be of any kind: sparse, or a scipy.sparse.linalg.LinearOperator.
         return hessian @ v if v.ndim == 1 else np.tensordot(hessian, v, v.ndim)
 
     return product
@@ -178,7 +178,7 @@ def adapted_callback(callback: Callback | None) -> Callback | None:
         return None
     try:
         names = list(inspect.signature(callback).parameters)
-    except ValueError:  # some built-in functions have none
+    except ValueError:  # Some built-in functions have no signature.
         names = []
     if "state" in names:
         return callback
@@ -243,10 +243,10 @@ def minimize(
     args: Sequence[Any] = (),
     method: str | None = None,
     jac: bool | str | Callable[..., Array] | None = None,
-    hess: Any = None,
-    hessp: Any = None,
-    bounds: Any = None,
-    constraints: Any = (),
+    hess: Callable[..., Any] | None = None,
+    hessp: Callable[..., Array] | None = None,
+    bounds: Bounds | None = None,
+    constraints: Sequence[Any] = (),
     tol: float | None = None,
     callback: Callback | None = None,
     options: Mapping[str, Any] | None = None,
@@ -341,7 +341,8 @@ def minimize(
     cls = solver_class(method)
     rest = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     if callable(hess) and hessp is None and "hessp" in _fields(cls):
-        hess, hessp = None, hessian_products(hess)
+        hessp = hessian_products(hess)
+        hess = None
     _refuse(cls, method, hess=hess, hessp=hessp, bounds=bounds, constraints=constraints)
     given: dict[str, Any] = {} if tol is None else {"gradient_tolerance": tol}
     if bounds is not None:
@@ -390,9 +391,9 @@ def _objective(
         jac = True
     if isinstance(jac, str):
         raise ValueError(
-            f"jac={jac!r}: differences are taken on NumPy arrays only, as each costs a pass over "
-            "the data; return (value, gradient) from fun, or give jac=..., or minimise on "
-            "x0.numpy()"
+            f"jac={jac!r}: finite differences are for NumPy arrays only, because each one costs a "
+            "pass over the data; return (value, gradient) from fun, give jac=..., or minimise "
+            "on x0.numpy()"
         )
     return fun, x0, jac
 
@@ -407,7 +408,9 @@ def _is_local(x0: Any) -> bool:
 
 def exported_solvers() -> dict[str, type[Solver]]:
     """The solvers that ``optim`` has, by the names of their classes."""
-    found = vars(sys.modules["optim"]).values()  # it imports this module, so not the other way
+    found = vars(
+        sys.modules["optim"]
+    ).values()  # `optim` imports this module, so it cannot be imported here.
     kinds = (one for one in found if isinstance(one, type) and issubclass(one, Solver))
     return {kind.__name__: kind for kind in kinds if not isabstract(kind)}
 

@@ -16,6 +16,7 @@ import numpy as np
 
 Array: TypeAlias = Any  # a floating array of any array API library, of rank 1 or more
 Scalar: TypeAlias = Any  # a rank-0 array, a NumPy scalar or a Python number
+Weights: TypeAlias = float | Array  # also a structure of these, if x is a structure
 Namespace: TypeAlias = Any  # a module that follows the array API standard
 
 
@@ -38,7 +39,7 @@ def _namespace_of_torch() -> Namespace:
         return importlib.import_module("array_api_compat.torch")
     except ImportError as error:
         raise ImportError(
-            "PyTorch's tensors need array-api-compat here: pip install array-api-compat"
+            "PyTorch tensors need the package array-api-compat: pip install array-api-compat"
         ) from error
 
 
@@ -148,7 +149,7 @@ def as_start(x0: Any, name: str = "x0") -> Array:
     if len(x.shape) == 0 or size(x) == 0:
         raise ValueError(
             f"{name} must be an array with at least one element, but has shape {tuple(x.shape)}; "
-            "give a number as [number]"
+            "give a single number as a list: [number]"
         )
     if isinstance(x, np.ndarray) and x.dtype.kind not in "fiub":
         raise _wrong_dtype(x, name)
@@ -169,13 +170,13 @@ def own(given: Any, x: Array, name: str, of: str = "x") -> Array:
     """
     if not hasattr(given, "shape") or not hasattr(given, "dtype"):
         raise TypeError(
-            f"{name} must be an array like {of}, but is {type(given).__name__}; "
+            f"{name} must be an array like {of}, got {type(given).__name__}; "
             f"return for instance np.asarray(gradient, dtype={of}.dtype)"
         )
     if tuple(given.shape) != tuple(x.shape):
         raise ValueError(
             f"{name} has shape {tuple(given.shape)}, but {of} has {tuple(x.shape)}; return one "
-            f"partial derivative per element of {of}, e.g. gradient.reshape({of}.shape)"
+            f"partial derivative per element of {of}, for example gradient.reshape({of}.shape)"
         )
     return np.array(given) if isinstance(given, np.ndarray) else given
 

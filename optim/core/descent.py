@@ -96,7 +96,7 @@ def next_state(state: State, ray: Ray, trial: Trial, **memory: Any) -> State:
     Its outcome is set when nothing improves any more, by the `plateau` in the memory.
     """
     plateau = state.memory.plateau.update(trial.point, ray.rounding)
-    # What the first step promised: one that the search made tiny gains little anywhere.
+    # The gain that the first step promised: a step that the search made tiny gains little anywhere.
     natural = max(ray.first / trial.step_size, 1.0)
     moved = state.moved(
         trial.point,

@@ -99,10 +99,10 @@ class Problem:
         structured: bool = False,
     ) -> None:
         if not callable(fun):
-            raise TypeError(f"fun must be callable, but is {type(fun).__name__}")
+            raise TypeError(f"fun must be callable, got {type(fun).__name__}")
         if jac is not True and not callable(jac):
             raise ValueError(
-                f"jac={jac!r}: a gradient is needed and none is made up by differences; "
+                f"jac={jac!r}: a solver needs a gradient and takes no differences of values; "
                 f"{_HOW_TO_GIVE_A_GRADIENT}"
             )
         self.fun = fun
@@ -111,7 +111,7 @@ class Problem:
         self._max_evaluations = math.inf if max_evaluations is None else max_evaluations
         self.structured = structured
         self.evaluations = 0
-        self._library: Any = None  # the one that differentiates fun
+        self._library: Any = None  # The library that differentiates fun.
         self._differentiated: Callable[..., Any] | None = None
 
     @property

@@ -47,7 +47,7 @@ class Watch:
         return watch
 
 
-# Values are sums of many rounded terms: differences of a few units in the last place mean nothing.
+# Values are sums of many rounded terms, so a few units in the last place are only noise.
 _ROUNDINGS = 16.0
 _PATIENCE = 10
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scipy.optimize import OptimizeResult
 
 from optim.core.arrays import Array
 from optim.core.problem import Point
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Outcome(Enum):
@@ -334,7 +337,7 @@ class Result(OptimizeResult):
         )
         return result
 
-    def plot(self, axes: Any = None) -> Any:
+    def plot(self, axes: Axes | None = None) -> Axes:
         """Draw value and gradient norm over the evaluations.
 
         Parameters
@@ -364,9 +367,10 @@ class Result(OptimizeResult):
         return axes
 
 
-def _new_axes() -> Any:
+def _new_axes() -> Axes:
     try:
         pyplot = importlib.import_module("matplotlib.pyplot")
     except ImportError as error:
         raise ImportError("plot() needs matplotlib: pip install matplotlib") from error
-    return pyplot.subplots()[1]
+    axes: Axes = pyplot.subplots()[1]
+    return axes

@@ -27,10 +27,11 @@ from optim.core.trees import as_tree, as_user_structure
 
 T = TypeVar("T")
 
-# A fall of the value by so many times the value and the gradient at the start, and 1: about the
-# inverse of the precision, squared. No minimum that is so far away could be found.
+# The objective counts as unbounded if the value falls by more than this, relative to the value and
+# the gradient at the start, and 1. It is about the inverse of the precision, squared: no solver can
+# find a minimum that is so far away.
 _DEPTH = 1e30
-# Losses without one more iteration in between, after which the error is raised.
+# So many losses in a row, without an iteration between them, raise the error.
 _LOSSES = 5
 
 
@@ -77,12 +78,12 @@ class Loop:
         self._start, self._calls = start, problem.calls
         self._checkpoints = checkpoints
         self._load = checkpoints.resumed if checkpoints is not None and resume else None
-        self._made: State | None = None  # `last` with the solver's own outcome
-        self._is_kept = False  # whether the newest checkpoint is of `last`
+        self._made: State | None = None  # `last`, with the outcome that the solver set.
+        self._is_kept = False  # Whether the newest checkpoint holds `last`.
         self._begin: float | None = None
-        # Iterations: the newest that `best` knows, that has a record, that was reported.
+        # The newest iterations that `best` has seen, that have a record, that were reported.
         self._counted = self._recorded = self._reported = -1
-        self._ended = False  # whether the last state was reported
+        self._ended = False  # Whether the last state was reported.
         self._losses = 0
 
     def states(self) -> Iterator[State]:
@@ -99,7 +100,7 @@ class Loop:
                 first, self._ended = False, state.outcome is not None
                 yield state
             if self.last is None:
-                continue  # lost while it was reported
+                continue  # The caller lost it while it was reported.
             if state.iteration > self._reported:
                 self._reported, self._losses = state.iteration, 0
             over = state.outcome is not None or (self.stopped and not self._repeats)
@@ -115,7 +116,7 @@ class Loop:
                 if not self.recovers(error):
                     raise
             for _ in self.states():
-                pass  # all of them were reported
+                pass  # All of them were reported before.
 
     def recovers(self, error: Exception) -> bool:
         """Whether the run can go on after `error`; it does so from its newest checkpoint."""
@@ -162,7 +163,7 @@ class Loop:
             return replace(self.solver.init(self.problem, start), solver=name)
         if start.solver != name:
             raise ValueError(
-                f"resume: the state was made by {start.solver}, so {name} cannot go on from it; "
+                f"resume: the state was made by {start.solver}, so {name} cannot continue from it; "
                 f"resume it with {start.solver}(...), or start {name} at state.x"
             )
         self.problem.recount(start.evaluations, self._calls)
@@ -171,7 +172,7 @@ class Loop:
     def _restore(self, kept: Kept) -> State:
         self._counted, self.best, self._is_kept = kept.last.iteration, kept.best, True
         self.problem.recount(kept.last.evaluations, kept.calls)
-        if self._begin is None:  # another process had begun
+        if self._begin is None:  # Another process had begun the run.
             self.history, self._recorded = kept.history, kept.last.iteration
             self._reported = kept.reported
         return kept.last
@@ -198,7 +199,7 @@ class Loop:
         if not over and not self._checkpoints.due(state.iteration):
             return True
         if state.outcome is Outcome.LIMIT_EVALUATIONS:
-            made = replace(made, outcome=None)  # with more of them it makes a step
+            made = replace(made, outcome=None)  # With a higher limit it can take a step.
         records = Records(self.history[: len(self.history) - (self._recorded - state.iteration)])
         kept = Kept(made, self.best or state, records, self._reported, self.problem.calls)
         begun = self._checkpoints.begun
@@ -209,7 +210,7 @@ class Loop:
                 return False
             if not (over and begun):
                 raise
-            text = f"the last state could not be kept in {self._checkpoints.place}: {error}"
+            text = f"the last state could not be written in {self._checkpoints.place}: {error}"
             warnings.warn(text, NotDurable, stacklevel=2)
         self._is_kept = True
         return True
@@ -311,7 +312,7 @@ def _run_with_callback(loop: Loop, callback: Callback | None, show: Callable[[St
     reported: int | None = None
     for state in loop.states():
         if state.iteration == reported:
-            continue  # the same point again, now with the reason why no step could be made
+            continue  # It is the same point again, now with the reason of the stall.
         seen = _for_user(loop.problem, state)
         try:
             show(seen)
@@ -328,8 +329,10 @@ def _result(loop: Loop) -> Result:
     """Of a loop that has come to its end."""
     solver, problem, last, best = loop.solver, loop.problem, loop.last, loop.best
     if last is None or best is None:
-        raise RuntimeError("a loop that has not come to its end has no result")
-    outcome = last.outcome or Outcome.STOPPED_BY_CALLBACK  # the only way out without one
+        raise RuntimeError("the loop has not ended, so it has no result")
+    outcome = (
+        last.outcome or Outcome.STOPPED_BY_CALLBACK
+    )  # Only a callback ends a run without an outcome.
     if outcome in (Outcome.CONVERGED_GRADIENT, Outcome.CONVERGED_PRECISION):
         if _equal(last, best):
             best = last

@@ -106,7 +106,7 @@ class Solver(ABC):
             value = getattr(self, field.name)
             if isinstance(value, (int, float)) and not value >= 0:
                 raise ValueError(
-                    f"{type(self).__name__}({field.name}={value!r}): must not be negative"
+                    f"{type(self).__name__}({field.name}={value!r}): must be 0 or more"
                 )
 
     @abstractmethod
@@ -265,8 +265,8 @@ class Solver(ABC):
         state = resume if isinstance(resume, State) else None
         if (x0 is None) is (state is None):
             raise ValueError(
-                "minimize: give either x0, or resume=state to go on from a state, "
-                f"but {'neither' if x0 is None else 'both'} was given"
+                "minimize: give x0, or resume=state to continue from a state, but not both; "
+                f"got {'no start' if x0 is None else 'x0 and a state'}"
             )
         start, problem, checkpoints = self._open(
             fun, x0 if state is None else state, args, jac, checkpoint, every, resume is True
@@ -337,11 +337,11 @@ class Solver(ABC):
         return start, problem, open_checkpoints(self, x, checkpoint, every, resume=resume)
 
 
-# The gradient tolerance where none is asked for.
+# The gradient tolerance if the user gives no other.
 _GRADIENT_TOLERANCE = 1e-8
-# The largest curvature, as a multiple of the value, with which small gains still are a sign of a
-# minimum. Where a gradient that is not small promises nothing because of a curvature beyond that in
-# some direction, the others are not seen.
+# The largest curvature, as a multiple of the value, for which small gains are a sign of a minimum.
+# If the curvature in one direction is larger, gains are small although the gradient is not, and the
+# gains in other directions stay unseen.
 _CURVATURE = 1e4
 
 
@@ -393,7 +393,7 @@ class ToleranceSolver(Solver):
             precise = asked is None and state.gradient_norm <= least
             return Outcome.CONVERGED_PRECISION if precise else None
         # |f_k| is about |f_k+1| unless the gain is larger than both; at the start the gain is inf,
-        # as nothing is gained yet, and the quotient nan.
+        # because there was no step yet, and the quotient is nan.
         scale = max(abs(state.value), state.gain, 1.0)
         if state.gain / scale <= self.value_tolerance and state.gradient_norm <= _least_gradient(
             self.value_tolerance, size

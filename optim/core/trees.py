@@ -128,7 +128,7 @@ def _is_number(value: Any) -> bool:
     return value is None or (hasattr(value, "__float__") and getattr(value, "shape", ()) == ())
 
 
-# Functions of the array API that give each element its own result, whatever the others are.
+# Functions of the array API that compute each element of the result from one element of x.
 _ELEMENTWISE = frozenset(
     "abs clip exp expm1 isfinite isinf isnan log log1p logical_and logical_not logical_or maximum "
     "minimum sign sqrt square tanh where".split()
@@ -158,7 +158,7 @@ class Tree:
     structure: Structure
     leaves: tuple[Array, ...]
 
-    __array_ufunc__: ClassVar[None] = None  # operators of NumPy's arrays and scalars step aside
+    __array_ufunc__: ClassVar[None] = None  # So NumPy leaves operators to this class.
 
     @classmethod
     def of(cls, value: Any) -> Tree:
@@ -233,7 +233,9 @@ class Tree:
         return map_arrays(operator.neg, self)
 
     def __bool__(self) -> bool:
-        raise TypeError("the truth of several arrays is ambiguous; reduce them to a number first")
+        raise TypeError(
+            "the truth value of several arrays is ambiguous; reduce them to a number first"
+        )
 
 
 def map_arrays(function: Callable[..., Any], *args: Any) -> Any:
@@ -244,7 +246,7 @@ def map_arrays(function: Callable[..., Any], *args: Any) -> Any:
     trees = [arg for arg in args if isinstance(arg, Tree)]
     if not trees:
         return function(*args)
-    # Of trees of weights, some have one number for a whole part.
+    # A tree of weights may have one number for a whole part.
     largest = max(trees, key=lambda tree: len(tree.leaves))
     results = []
     for name, *values in zip(
@@ -253,7 +255,7 @@ def map_arrays(function: Callable[..., Any], *args: Any) -> Any:
         try:
             results.append(function(*values))
         except (TypeError, ValueError) as error:
-            error.add_note(f"This was at the array {name} of the parameters.")
+            error.add_note(f"The error is in the array {name} of the parameters.")
             raise
     return Tree(largest.structure, tuple(results))
 
@@ -266,8 +268,8 @@ def _parts_for(tree: Tree, value: Any) -> tuple[Any, ...]:
         return tree.spread(value, "the other operand").leaves
     if len(getattr(value, "shape", ())) > 0:
         raise TypeError(
-            f"an array of shape {tuple(value.shape)} beside parameters in several arrays; give "
-            f"{tree.structure}, as x is, or one number for all"
+            f"x holds several arrays, but the other operand is one array of shape "
+            f"{tuple(value.shape)}; give {tree.structure}, like x, or one number for all"
         )
     return tuple(_as_precise(value, leaf) for leaf in tree.leaves)
 
@@ -315,7 +317,7 @@ class TreeNamespace:
         if name not in _ELEMENTWISE:
             raise AttributeError(
                 f"{name} is not defined for parameters in several arrays; use operators, sum, max, "
-                f"min, or the functions of single elements: {', '.join(sorted(_ELEMENTWISE))}"
+                f"min, or elementwise functions: {', '.join(sorted(_ELEMENTWISE))}"
             )
         return partial(map_arrays, getattr(self.xp, name))
 
@@ -354,7 +356,7 @@ def as_start(x0: Any, name: str = "x0") -> Array:
     leaves = [arrays.as_start(leaf, name + place) for place, leaf in named]
     libraries = {getattr(namespace(leaf), "__name__", "") for leaf in leaves}
     if len(libraries) > 1:
-        raise TypeError(f"{name} must hold arrays of one library, but has {sorted(libraries)}")
+        raise TypeError(f"{name} must hold arrays of one library, got {sorted(libraries)}")
     return Tree(structure, tuple(leaves))
 
 

@@ -18,7 +18,7 @@ from optim.core.result import Outcome, State
 from optim.core.solver import ToleranceSolver
 from optim.line_search import Ray, Search, StrongWolfe, Trial
 
-# The bound of beta from below: this part of the last direction's share in the steepest descent.
+# The lower bound of beta is this part of the last direction's share in the steepest descent.
 _ETA = 0.4
 
 

@@ -31,7 +31,7 @@ from optim.proximal.separable import adopt_projection
 
 # Iterations without progress that end a run: values may rise for long before they fall again.
 PATIENCE = 100
-# By how much a step may exceed the last one where no curvature bounds it.
+# The factor by which a step may exceed the last one if no curvature bounds it.
 _GROWTH = 10.0
 
 
@@ -307,7 +307,7 @@ class SpectralProjectedGradient(SpectralSolver):
         squared_step = trial.step_size**2 * memory.approach.squared_length
         last = trial.step_size * memory.approach.step
         x_norm, _ = trial.measured
-        norm = state.gradient_norm  # at the trial it takes a projection more
+        norm = state.gradient_norm  # The norm at the trial would take one more projection.
         following = self.step_bounds.spectral(squared_step, trial.pair, last, norm, x_norm)
         point, approach = self._approach(trial.point, following.size)
         reference = self.reference_after(memory.reference, following, trial.value)

@@ -112,7 +112,7 @@ class HighestOf:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ValueError(f"HighestOf(count={self.count}): at least one value is compared with")
+            raise ValueError(f"HighestOf(count={self.count}): must be 1 or more")
 
     @property
     def level(self) -> float:
@@ -175,7 +175,7 @@ class MeanOf:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.memory < 1.0:
-            raise ValueError(f"MeanOf(memory={self.memory}): must lie in [0, 1)")
+            raise ValueError(f"MeanOf(memory={self.memory}): must be at least 0 and below 1")
 
     @property
     def level(self) -> float:

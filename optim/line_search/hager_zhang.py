@@ -109,7 +109,7 @@ class _Narrowing:
             interval = yield from self.secant2(interval)
             if _width(interval) > 0.66 * width:  # L2: the paper's gamma
                 interval = yield from self.update(interval, self.middle(interval))
-            if interval == before:  # its ends are next to each other
+            if interval == before:  # Its ends are adjacent numbers.
                 break
         return interval
 
@@ -128,7 +128,9 @@ class _Narrowing:
         """U0 to U3: the interval, narrowed by what is found at `step_size`."""
         low, high = interval
         if not min(step_size - low.step_size, high.step_size - step_size) > self.ray.min_step:
-            return interval  # outside, not a number, or so near an end that x is the same
+            return (
+                interval  # It is outside, not a number, or so near an end that x does not change.
+            )
         sample = yield step_size
         if _rises(sample):
             return low, sample

@@ -10,8 +10,8 @@ from typing import Protocol
 from optim.core.arrays import Array
 from optim.core.problem import Point
 
-# Relative to the value at the start: above this a change is not taken for noise, whatever its sign.
-# The size that Hager and Zhang recommend.
+# Relative to the value at the start: a larger change, up or down, is not taken for noise. Hager and
+# Zhang recommend this size.
 _NOISE = 1e-6
 
 

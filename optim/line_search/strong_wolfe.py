@@ -130,7 +130,7 @@ class Bracket:
         if self.high is None:
             return self._beyond(growth)
         low, width = self.low, self.high.step_size - self.low.step_size
-        if self.shrunk >= 4:  # the first step was too long by orders of magnitude
+        if self.shrunk >= 4:  # The first step was far too long.
             return low.step_size + 0.1 * width
         if not self.high.finite:
             return low.step_size + 0.25 * width
@@ -138,7 +138,7 @@ class Bracket:
             return low.step_size + 0.5 * width
         minimum = _secant(low, self.high) if flat else _cubic(low, self.high)
         part = (minimum - low.step_size) / width
-        # A minimum outside of the bracket, or not a number, says nothing about where to look.
+        # If the minimum is outside the bracket, or not a number, the middle is the best guess.
         part = part if 0.0 <= part <= 1.0 else 0.5
         return low.step_size + min(max(part, 0.1), 0.9) * width
 

@@ -156,7 +156,9 @@ def conjugate_gradient(
     (array([1., 7.]), True)
     """
     if not max_norm > 0.0:
-        raise ValueError(f"conjugate_gradient(max_norm={max_norm}): give a positive length, or inf")
+        raise ValueError(
+            f"conjugate_gradient(max_norm={max_norm}): must be positive, or inf for no bound"
+        )
     if is_structure(b):
         whole = as_start(b, "b")
         solved = conjugate_gradient(
@@ -228,7 +230,7 @@ class _System:
         if math.sqrt(xx) > self.max_norm:
             raise ValueError(
                 f"conjugate_gradient: x0 has norm {math.sqrt(xx)}, beyond max_norm="
-                f"{self.max_norm}; start inside, for instance at None"
+                f"{self.max_norm}; give a shorter x0, or None to start at 0"
             )
         return _Iterate(x, residual, z, math.sqrt(rr), rz, xx), math.sqrt(bb)
 
@@ -275,7 +277,7 @@ class _System:
         """Along the direction to the length max_norm: the positive root of |x + t p| = max_norm."""
         missing = self.max_norm * self.max_norm - it.xx
         root = math.sqrt(xp * xp + pp * missing)
-        # The form without cancellation.
+        # This form of the root avoids cancellation.
         t = missing / (xp + root) if xp > 0.0 else (root - xp) / pp
         x, residual = it.x + t * it.direction, it.residual - t * product
         (rr,) = fetch(vdot(residual, residual), also=(x, residual))

@@ -22,7 +22,7 @@ from optim.objectives import difference_hessian
 
 HessianProduct = Callable[[Array, Array], Array]
 
-# A step is taken if it gains this part of what the model foretold.
+# A step is taken if it gains this part of the gain that the model predicted.
 _ACCEPTED = 1e-4
 
 
@@ -109,19 +109,19 @@ class TruncatedNewton(ToleranceSolver):
         epsilon, radius = machine_epsilon(state.x), state.memory.radius
         if state.memory.differentiated:
             problem.differentiated(state.x)
-        if not radius > 0.0:  # the square of the gradient underflows
+        if not radius > 0.0:  # The square of the gradient underflows.
             return replace(state, outcome=Outcome.STALLED)
         with quiet():
             solved = self._solve(problem, state, radius)
         first = trial = _try_step(problem, state, solved, 1.0)
-        # Where a step gains less than can be seen, any is as good; but a step that only the region
-        # has made so short has no such excuse.
+        # If a step gains less than rounding shows, any step is as good. A step that only the region
+        # made so short must gain nevertheless.
         rounding = rounding_of(state.value, epsilon)
         slack = rounding if _ACCEPTED * first.foretold <= rounding else 0.0
         if not slack + first.foretold > 0.0:
             return replace(state, outcome=Outcome.STALLED)
         while True:
-            # The radius at the start is but a guess: no step so far tells a scale.
+            # The radius at the start is only a guess, because no step has shown a scale yet.
             known = radius if state.iteration else min(radius, trial.length)
             radius = _radius(known, trial, slack)
             if trial.ratio(slack) > _ACCEPTED:
@@ -134,7 +134,7 @@ class TruncatedNewton(ToleranceSolver):
         """Newton's equations for the step, as exactly as the progress so far is worth."""
         progress = math.sqrt(state.gradient_norm / state.initial_gradient_norm)
         allowed = self.max_inner_iterations
-        if self.hessp is None and problem.hessp is None:  # the trial itself needs an evaluation too
+        if self.hessp is None and problem.hessp is None:  # The trial needs one as well.
             allowed = int(min(allowed, problem.remaining - 1))
         solved = conjugate_gradient(
             self._hessian(problem, state),
@@ -147,7 +147,7 @@ class TruncatedNewton(ToleranceSolver):
             return solved
         if not solved.residual_norm > 0.0:
             return solved
-        # No product could be had, or none that is finite: what is left is the gradient.
+        # There is no finite product, so the step goes along the gradient.
         return replace(solved, x=(radius / solved.residual_norm) * solved.residual)
 
     def _hessian(self, problem: Problem, state: State) -> Callable[[Array], Array]:
@@ -170,7 +170,7 @@ def _try_step(
             value,
             max_norm(gradient),
             vdot(s, g),
-            -vdot(s, solved.residual + g),  # s.H s, as the residual is -g - H s
+            -vdot(s, solved.residual + g),  # This is s.H s, because the residual is -g - H s.
             vdot(s, s),
             max_norm(s),
             max_norm(x),

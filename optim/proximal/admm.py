@@ -84,15 +84,15 @@ def last_of(states: Iterator[State]) -> State:
     return deque(states, maxlen=1).pop()
 
 
-# Residual balancing (section 3.4.1): rho changes by a factor where the residuals, each relative to
-# its bound, differ by another. In the first iterations only: with a rho that varies for ever the
-# method may not converge.
+# Residual balancing (section 3.4.1): rho changes by one factor if the residuals, each relative to
+# its bound, differ by another. Only in the first iterations, because the method may not converge if
+# rho never settles.
 _UNBALANCED = 3.0
 _RHO_FACTOR = 2.0
 _BALANCED_ITERATIONS = 100
-# Where fun is not convex, iterates cycle once rho is below its curvature: after so many iterations
-# without progress rho rises by a factor and may not fall below that, until there is progress again.
-# Not where the residuals say that it is too large already: there it would only grow without end.
+# If fun is not convex, iterates cycle once rho is below its curvature. So after some iterations
+# without progress rho rises by a factor, and stays above that until there is progress again. If the
+# residuals show that rho is too large already, it does not rise, or it would grow without end.
 _STALLED_ITERATIONS = 10
 _RESCUE = 10.0
 _RESCUED_ITERATIONS = 200
@@ -139,10 +139,10 @@ def _rho_factor(residuals: Residuals) -> float:
     return 1.0 / _RHO_FACTOR if dual > _UNBALANCED * primal else 1.0
 
 
-# Attempts of one iteration, each with ten times the rho, where fun is not finite.
+# Attempts of one iteration, each with ten times the rho, while fun is not finite.
 _MAX_TRIALS = 10
-# Iterations without progress that end relaxation, before `adapt_rho` raises rho: near a minimum
-# inside of the domain it throws iterates across.
+# So many iterations without progress end relaxation, before `adapt_rho` raises rho: near a minimum
+# inside the domain, relaxation throws iterates across it.
 _PLAIN_ITERATIONS = 5
 
 
@@ -254,7 +254,7 @@ class ADMM(ToleranceSolver):
             raise ValueError(f"ADMM(rho={self.rho!r}): must be a positive finite number")
         if not 0.0 < self.relaxation < 2.0:
             raise ValueError(
-                f"ADMM(relaxation={self.relaxation!r}): must lie between 0 and 2; 1.0 for none"
+                f"ADMM(relaxation={self.relaxation!r}): must lie between 0 and 2; 1.0 turns it off"
             )
 
     def init(self, problem: Problem, x: Array) -> State:
@@ -339,7 +339,7 @@ class ADMM(ToleranceSolver):
         if self.terms:
             pairs = zip(self.terms, multipliers, strict=True)
             return [term.prox(z - u, 1.0 / rho) for term, u in pairs], 0.0
-        # The inner run begins at z, where fun is known.
+        # The inner run begins at z, at which fun is known.
         known = iter([(memory.smooth, state.gradient)])
         fun = near(lambda x: next(known, None) or problem(x), z - multipliers[0], rho)
         limits = [n for n in (self.inner.max_evaluations, problem.remaining) if n is not None]

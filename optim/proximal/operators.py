@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from optim.core.arrays import Array, Scalar, fetch, namespace, smallest_normal, vdot
+from optim.core.arrays import Array, Scalar, Weights, fetch, namespace, smallest_normal, vdot
 from optim.core.checks import check_positive
 from optim.core.docstrings import inherit_sections
 from optim.core.trees import as_tree, named_leaves
@@ -119,7 +119,7 @@ class L1Norm(Proximal):
     array([ 2., -0.])
     """
 
-    weight: Any = 1.0
+    weight: Weights = 1.0
 
     def __post_init__(self) -> None:
         _adopt_weight(self, "weight")
@@ -187,7 +187,7 @@ class SquaredL2Norm(Proximal):
     np.float64(25.0)
     """
 
-    weight: Any = 1.0
+    weight: Weights = 1.0
 
     def __post_init__(self) -> None:
         _adopt_weight(self, "weight")
@@ -219,8 +219,8 @@ class ElasticNet(Proximal):
     array([ 1., -0.])
     """
 
-    l1: Any = 1.0
-    l2: Any = 1.0
+    l1: Weights = 1.0
+    l2: Weights = 1.0
 
     def __post_init__(self) -> None:
         _adopt_weight(self, "l1")
@@ -299,7 +299,7 @@ def adopt_arrays(owner: object, name: str) -> None:
     for place, leaf in named_leaves(given):
         if not hasattr(leaf, "shape"):
             raise TypeError(
-                f"{type(owner).__name__}({name}{place}) must be an array like x{place}, but is "
+                f"{type(owner).__name__}({name}{place}) must be an array like x{place}, got "
                 f"{type(leaf).__name__}; give for instance numpy.full(x{place}.shape, {leaf!r})"
             )
     object.__setattr__(owner, name, given)
@@ -320,11 +320,13 @@ def check_weight(owner: object, name: str) -> None:
         least = float(given)
     else:
         raise TypeError(
-            f"{type(owner).__name__}({name}) must be a number or an array like x, but is "
+            f"{type(owner).__name__}({name}) must be a number or an array like x, got "
             f"{type(given).__name__}; give for instance numpy.asarray({name})"
         )
     if not 0.0 <= least < math.inf:
-        raise ValueError(f"{type(owner).__name__}({name}) holds {least}; weights must be 0 or more")
+        raise ValueError(
+            f"{type(owner).__name__}({name}) holds {least}; weights must be finite and 0 or more"
+        )
 
 
 def check_proximal(owner: object, name: str, given: object) -> None:
@@ -405,7 +407,7 @@ class GroupLasso(Proximal):
 
     def prox(self, x: Array, step: float) -> Array:
         """Block soft thresholding of each group (Parikh and Boyd, section 6.5.4)."""
-        # All norms are of x itself, as groups are disjoint: lazy arrays read them together.
+        # Groups are disjoint, so all norms are of x itself, and one request reads them together.
         parts = [self._part(x, group) for group in range(self.groups)]
         norms = [vdot(part, part) ** 0.5 for part in parts]
         dropped = [1.0 - kept_part(x, norm, step * self.weight) for norm in norms]

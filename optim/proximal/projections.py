@@ -11,9 +11,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
-from optim.core.arrays import Array, Scalar, fetch, machine_epsilon, max_norm, namespace, vdot
+from optim.core.arrays import (
+    Array,
+    Scalar,
+    Weights,
+    fetch,
+    machine_epsilon,
+    max_norm,
+    namespace,
+    vdot,
+)
 from optim.core.checks import check_positive
 from optim.core.trees import as_tree, named_leaves
 from optim.proximal.operators import Proximal, adopt_arrays
@@ -97,8 +105,8 @@ class Box(ConvexSet):
     array([1., 0.])
     """
 
-    lower: Any = float("-inf")
-    upper: Any = float("inf")
+    lower: Weights = float("-inf")
+    upper: Weights = float("inf")
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
@@ -106,7 +114,7 @@ class Box(ConvexSet):
             for place, leaf in named_leaves(bound):
                 if not hasattr(leaf, "__float__"):
                     raise TypeError(
-                        f"Box({name}{place}) must be a number or an array like x, but is "
+                        f"Box({name}{place}) must be a number or an array like x, got "
                         f"{type(leaf).__name__}; give for instance numpy.asarray({name}{place})"
                     )
             object.__setattr__(self, name, bound)
@@ -283,8 +291,8 @@ class Hyperplane(ConvexSet):
         (largest,) = fetch(max_norm(self.normal), also=(self.normal,))
         if not 0.0 < largest < float("inf"):
             raise ValueError(
-                f"Hyperplane(normal): its largest absolute value is {largest}; "
-                "give finite numbers that are not all 0"
+                f"Hyperplane(normal): the largest absolute value must be positive and finite, got "
+                f"{largest}; give finite numbers that are not all 0"
             )
 
     def __call__(self, x: Array) -> Array:
@@ -307,12 +315,12 @@ def _with_sum(total: float, x: Array, peak: float) -> Array:
     other stays positive. Mostly three to eight steps, each of one request.
     """
     xp = namespace(x)
-    # Relative to the peak, a total far below the size of x keeps its digits.
+    # Relative to the peak, a total that is small beside x keeps its digits.
     x = x - peak
     threshold = -total
     while True:
         above = x > threshold
         part, count = fetch(xp.sum(xp.where(above, x, 0.0)), xp.sum(xp.astype(above, x.dtype)))
-        if not (part - total) / count > threshold:  # equal, up to rounding; or not a number
+        if not (part - total) / count > threshold:  # Equal up to rounding, or not a number.
             return xp.maximum(x - threshold, 0.0)
         threshold = (part - total) / count

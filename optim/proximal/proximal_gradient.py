@@ -19,9 +19,9 @@ from optim.core.solver import ToleranceSolver
 from optim.proximal.operators import Proximal
 from optim.proximal.separable import adopt_proximal
 
-# Trials of one iteration at most: enough for a first step that is too long by many orders.
+# The most trials of one iteration: enough for a first step that is too long by many orders.
 _MAX_TRIALS = 40
-# By how much a step may grow where no momentum depends on it.
+# The factor by which a step may grow if no momentum depends on it.
 _FRESH_GROWTH = 10.0
 
 
@@ -142,8 +142,8 @@ class ProximalGradient(ToleranceSolver):
         adopt_proximal(self, "penalty")
         if not self.growth >= 1.0:
             raise ValueError(
-                f"ProximalGradient(growth={self.growth!r}): must be 1 or more; 1.0 for step sizes "
-                "that never grow"
+                f"ProximalGradient(growth={self.growth!r}): must be 1 or more; with 1.0 step "
+                "sizes do not grow"
             )
 
     def init(self, problem: Problem, x: Array) -> State:
@@ -192,7 +192,7 @@ class ProximalGradient(ToleranceSolver):
             trial = self._trial(problem, state.x, base, step_size, rounding)
             if trial.is_majorized:
                 return trial
-            # Where fun is not finite its curvature says nothing.
+            # If fun is not finite, its curvature has no meaning.
             fitting = 0.9 / trial.curvature if trial.finite else 0.0
             step_size = min(max(fitting, 0.1 * step_size), 0.5 * step_size)
         return None
@@ -222,7 +222,7 @@ class ProximalGradient(ToleranceSolver):
             )
         if squared > 2.0 * step_size * rounding:
             bent = 2.0 * (value - base.value - foretold)
-        # Below the rounding of the values, the gradients' change tells the curvature.
+        # If the values differ by less than their rounding, the gradients give the curvature.
         return ProximalTrial(
             new,
             value + added,

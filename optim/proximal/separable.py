@@ -7,7 +7,7 @@ sum is that of each term on its own part.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -42,7 +42,7 @@ class Separable(Proximal):
     (array([2., 2.]), array([3.]))
     """
 
-    terms: Any
+    terms: Mapping[Any, Any] | Sequence[Any]
 
     def __post_init__(self) -> None:
         keys = list(self.terms) if isinstance(self.terms, Mapping) else range(len(self.terms))
@@ -55,7 +55,7 @@ class Separable(Proximal):
         values = [term.value(part) for term, part in self._terms_of(x) if term is not None]
         return reduce(operator.add, values, 0.0)
 
-    def prox(self, x: Array, step: Any) -> Array:
+    def prox(self, x: Array, step: float) -> Array:
         """Evaluate the proximal operator of each array's penalty."""
         pairs = self._terms_of(x)
         return x.joined(part if term is None else term.prox(part, step) for term, part in pairs)
@@ -72,8 +72,8 @@ class Separable(Proximal):
     def _terms_of(self, x: Array) -> Iterator[tuple[Proximal | None, Array]]:
         if not isinstance(x, Tree):
             raise TypeError(
-                f"{type(self).__name__} is for parameters in several arrays, but x is one of shape "
-                f"{tuple(x.shape)}; give the penalty itself"
+                f"{type(self).__name__} is for parameters in several arrays, but x is one array of "
+                f"shape {tuple(x.shape)}; give the penalty itself"
             )
         terms = x.structure.values(self.terms, "the penalty")
         own = (Separable(term) if _is_terms(term) else term for term in terms)
@@ -112,8 +112,8 @@ def _check_sets(owner: object, given: Any, name: str) -> None:
             _check_sets(owner, part, place)
         elif part is not None and not isinstance(part, ConvexSet):
             raise TypeError(
-                f"{type(owner).__name__}({place}={part!r}): must be a ConvexSet, as Box(0.0, 1.0), "
-                "or None; or give one function of all arrays"
+                f"{type(owner).__name__}({place}={part!r}): must be a ConvexSet, such as "
+                "Box(0.0, 1.0), or None; or give one function of all arrays"
             )
 
 

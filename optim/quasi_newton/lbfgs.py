@@ -95,10 +95,10 @@ def attempts(history: History) -> tuple[History, ...]:
     return (history, History(history.capacity)) if history else (history,)
 
 
-# Iterations without progress that end a run: where the values are flat the pairs take some thirty
-# to be renewed, and then gradients may get smaller again.
+# So many iterations without progress end a run: on flat values it takes some thirty to renew the
+# pairs, and then gradients may get smaller again.
 PATIENCE = 40
-# Where a step has met no positive curvature, the next may be longer by this factor.
+# After a step without positive curvature, the next one may be longer by this factor.
 GROWTH = 4.0
 
 
@@ -228,7 +228,7 @@ def _direction(state: State, history: History) -> Direction:
     x, g = state.x, state.gradient
     with quiet():
         d = -history.inverse_hessian_times(g)
-        # The newest pair is materialised together with the direction, in the same message.
+        # The newest pair is computed together with the direction, in the same request.
         also = (d, *history.newest)
         slope, d_norm, x_norm = fetch(vdot(d, g), max_norm(d), max_norm(x), also=also)
     first = first_step(slope, history, state.memory.history, state.step_size)

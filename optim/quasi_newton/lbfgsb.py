@@ -13,9 +13,9 @@ operation is on whole vectors.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -31,7 +31,13 @@ from optim.line_search.ray import CurvaturePair
 from optim.proximal.projections import Box
 from optim.quasi_newton.lbfgs import PATIENCE, CurvatureMemory, History, attempts, first_step
 
-# Relative to the width of the box, and absolute: nearer to a bound, it can hold a coordinate.
+if TYPE_CHECKING:
+    from scipy import optimize
+
+Pair: TypeAlias = tuple[float | None, float | None]
+Bounds: TypeAlias = "Box | optimize.Bounds | Sequence[Pair] | Sequence[Any] | Mapping[str, Any]"
+
+# A bound can hold a coordinate that is nearer to it, in absolute terms and relative to the box.
 _NEAR = 1e-3
 
 
@@ -71,8 +77,8 @@ def _ends(bounds: Any) -> tuple[Any, Any]:
     if not pairs or any(np.shape(pair) != (2,) for pair in bounds):
         raise TypeError(
             "bounds must be one pair (lower, upper) for each element of x, with None for no bound, "
-            "or optim.Box(lower, upper), or scipy.optimize.Bounds, but is "
-            f"{'no such sequence' if pairs else type(bounds).__name__}"
+            "or optim.Box(lower, upper), or scipy.optimize.Bounds, got "
+            f"{'a sequence of other elements' if pairs else type(bounds).__name__}"
         )
     lower = [-np.inf if low is None else low for low, _ in bounds]
     upper = [np.inf if high is None else high for _, high in bounds]
@@ -214,7 +220,7 @@ class LBFGSB(ToleranceSolver):
     array([1., 2.])
     """
 
-    bounds: Any = field(default_factory=Box)
+    bounds: Bounds = field(default_factory=Box)
     history: int = 10
     search: Search = field(default_factory=StrongWolfe)
 
@@ -320,7 +326,7 @@ def _next_state(state: State, ray: Ray, trial: BoundedTrial, free: History) -> S
     history = known.push(trial.pair, ray.epsilon)
     if not trial.changed and trial.free_pair is not None:
         free = free.push(trial.free_pair, ray.epsilon)
-    elif trial.free_pair is trial.pair:  # nothing is held
+    elif trial.free_pair is trial.pair:  # No coordinate is held.
         free = history
     else:
         free = history.restrict(lambda v: _free(trial.held, v), ray.epsilon)

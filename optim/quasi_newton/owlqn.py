@@ -11,7 +11,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet, reshape_like, vdot
+from optim.core.arrays import (
+    Array,
+    Scalar,
+    Weights,
+    fetch,
+    max_norm,
+    namespace,
+    quiet,
+    reshape_like,
+    vdot,
+)
 from optim.core.descent import Direction, next_state, ray_along
 from optim.core.problem import Point, Problem
 from optim.core.progress import Plateau
@@ -104,7 +114,7 @@ class L1:
 
 def _check_least(weight: float) -> None:
     if not weight >= 0.0:
-        raise ValueError(f"l1 holds {weight}; weights must be 0 or more")
+        raise ValueError(f"OWLQN(l1) holds {weight}; weights must be 0 or more")
 
 
 @dataclass(frozen=True)
@@ -168,7 +178,7 @@ class OWLQN(ToleranceSolver):
     array([2., 0., 3.])
     """
 
-    l1: Any = 1.0
+    l1: Weights = 1.0
     history: int = 10
     search: Search = field(default_factory=Backtracking)
 

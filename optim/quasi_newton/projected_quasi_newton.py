@@ -120,7 +120,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
         """The minimum over the set of g.d + d.B d / 2, inexactly, and the direction d to it."""
         x, g = state.x, state.gradient
         with quiet():
-            length = 1.0  # at first; then longer than the last step, which has given no pair
+            length = 1.0  # Later steps are longer than the last one, which gave no pair.
             if state.iteration and not state.memory.history:
                 length = GROWTH * state.step_length * max(float(max_norm(x)), 1.0)
             hessian = BFGSMatrix.from_history(history, scale=vdot(g, g) ** 0.5 / length)

@@ -49,7 +49,9 @@ class PerRow:
         return memory
 
 
-Vectors: TypeAlias = tuple[Array, ...]  # those that an algorithm keeps, in the order of its slots
+Vectors: TypeAlias = tuple[
+    Array, ...
+]  # The vectors that an algorithm keeps, in the order of its slots.
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,9 @@ class StochasticSolver(PerRow, Solver):
         super().__post_init__()
         if self.window and self.full_every == 0:
             raise ValueError(
-                "window needs values that may be compared, but full_every=0 looks at none; "
-                "give full_every=1, or window=0"
+                f"{type(self).__name__}(window={self.window!r}, full_every=0): window compares "
+                "values of the whole objective, but full_every=0 never evaluates it; give "
+                "full_every=1, or window=0"
             )
 
     @property
@@ -226,8 +229,8 @@ class StochasticSolver(PerRow, Solver):
         if self.gradient_tolerance and Batches.of(problem):
             raise ValueError(
                 f"{type(self).__name__}(gradient_tolerance={self.gradient_tolerance!r}): the "
-                "gradient of a batch does not vanish at the minimum; stop by value_tolerance and "
-                "window, which look at the whole objective"
+                "gradient of a batch does not vanish at the minimum; use value_tolerance and "
+                "window, which evaluate the whole objective"
             )
         point, memory, _ = self._look(
             problem, 0, x, StochasticMemory(self.init_memory(x), None, Watch())
@@ -282,7 +285,7 @@ class StochasticSolver(PerRow, Solver):
 
     def _tolerated(self, batches: Batches | None, watch: Watch) -> float:
         """The value up to which the mean, or the last point, is returned."""
-        if self.average:  # values of a noisy function cannot tell the mean from a worse point
+        if self.average:  # Noisy values cannot rank the mean.
             return watch.start if batches else math.inf
         return watch.best.value if watch.best else math.inf
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from optim.core.arrays import Array, namespace, smallest_normal, zeros_like
+from optim.core.arrays import Array, Weights, namespace, smallest_normal, zeros_like
 from optim.core.checks import check_positive
 from optim.core.trees import as_tree
 from optim.proximal.operators import L1Norm, L21Norm, row_norms
@@ -78,15 +78,15 @@ class FTRL(StochasticSolver):
 
     step_size: float = 0.1
     beta: float = 1.0
-    l1: Any = 0.0
-    l2: Any = 0.0
+    l1: Weights = 0.0
+    l2: Weights = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if callable(self.step_size):
             raise TypeError(
-                "FTRL(step_size=...) must be a number: the step sizes fall with the gradients "
-                "already; give for instance step_size=0.1"
+                "FTRL(step_size=...) must be a number, got a schedule: the gradients shorten the "
+                "steps already; give for instance step_size=0.1"
             )
         check_positive(self, "step_size")
         check_positive(self, "beta")

@@ -186,7 +186,7 @@ class Minibatches:
     def of(
         cls,
         fun: Callable[..., Evaluation],
-        *data: Any,
+        *data: Array,
         batch_size: int,
         shuffle: bool = True,
         drop_last: bool = False,
@@ -223,7 +223,7 @@ class Minibatches:
         lengths = [part.shape[0] for part in data]
         if not data or len(set(lengths)) > 1:
             raise ValueError(
-                f"Minibatches.of(fun, *data): data must be arrays with equally many rows, but have "
+                f"Minibatches.of(fun, *data): data must be arrays with equally many rows, got "
                 f"{lengths or 'no arrays'}; give for instance features, labels"
             )
 
@@ -381,8 +381,8 @@ class FiniteSum:
 def _check_sampling(objective: object, fun: Any, count: int, seed: int) -> None:
     name = type(objective).__name__
     if not callable(fun):
-        raise TypeError(f"{name}: fun must be callable, but is {type(fun).__name__}")
+        raise TypeError(f"{name}: fun must be callable, got {type(fun).__name__}")
     if not count >= 1:
-        raise ValueError(f"{name}(count={count!r}): there must be at least 1")
+        raise ValueError(f"{name}(count={count!r}): must be 1 or more")
     if not seed >= 0:
-        raise ValueError(f"{name}(seed={seed!r}): must not be negative")
+        raise ValueError(f"{name}(seed={seed!r}): must be 0 or more")

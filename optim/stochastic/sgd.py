@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from optim.core.arrays import Array, namespace, zeros_like
+from optim.core.arrays import Array, Weights, namespace, zeros_like
 from optim.core.checks import check_fraction, check_positive
 from optim.proximal.operators import ElasticNet
 from optim.stochastic.base import StochasticSolver, Vectors
@@ -92,7 +91,9 @@ class SGD(StochasticSolver):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.nesterov and not self.momentum:
-            raise ValueError("nesterov=True needs momentum, for instance SGD(momentum=0.9)")
+            raise ValueError(
+                "SGD(nesterov=True, momentum=0.0): needs momentum, for instance momentum=0.9"
+            )
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -169,8 +170,8 @@ class AdaGrad(StochasticSolver):
     array([2., 0.])
     """
 
-    l1: Any = 0.0
-    l2: Any = 0.0
+    l1: Weights = 0.0
+    l2: Weights = 0.0
     epsilon: float = 1e-10
     accumulator: float = 0.0
 
@@ -371,7 +372,7 @@ class RMSProp(StochasticSolver):
         variance = new["squares"]
         if self.centered:
             new["mean"] = self.decay * old["mean"] + (1.0 - self.decay) * gradient
-            # Rounding may leave less than nothing where the gradient hardly changes.
+            # If the gradient hardly changes, rounding may leave a negative difference.
             variance = namespace(x).maximum(variance - new["mean"] * new["mean"], 0.0)
         direction = gradient / (variance**0.5 + self.epsilon)
         if self.momentum:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from optim.core.arrays import Array, zeros_like
+from optim.core.arrays import Array, Weights, zeros_like
 from optim.core.problem import Problem
 from optim.core.result import Outcome, State
 from optim.proximal.operators import ElasticNet
@@ -89,7 +89,7 @@ class SAG(StochasticSolver):
     array([2., 3.])
     """
 
-    l2: Any = 0.0
+    l2: Weights = 0.0
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ class SVRG(StochasticSolver):
         if self.full_every < 1:
             raise ValueError(
                 f"SVRG(full_every={self.full_every!r}): must be 1 or more, the epochs between "
-                "snapshots; use SGD to do without them"
+                "snapshots; use SGD to train without snapshots"
             )
 
     @property

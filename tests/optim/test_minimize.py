@@ -147,7 +147,7 @@ def test_refusals_speak(arguments, error, message):
 
 
 def test_fun_must_be_callable():
-    with pytest.raises(TypeError, match="fun must be callable, but is float"):
+    with pytest.raises(TypeError, match="fun must be callable, got float"):
         minimize(1.0, np.zeros(2))
 
 

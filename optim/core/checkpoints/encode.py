@@ -34,7 +34,7 @@ import numpy as np
 from optim.core.arrays import Array
 from optim.core.checkpoints.keeper import Corrupted
 
-Node = Any  # of a document: what JSON can hold
+Node = Any  # A node of a document: any value that JSON can hold.
 
 _PREFIX = "optim."
 _STRUCTURES: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
@@ -86,12 +86,12 @@ class Encoder:
             if not self.local:
                 return {"local": [dtype, list(value.shape), value.tobytes().hex()]}
         name = self._names.setdefault(id(value), place)
-        self.arrays.setdefault(name, value)  # held here, its id is no other's
+        self.arrays.setdefault(name, value)  # While the array is held here, its id stays unique.
         return {"array": name}
 
     def _container(self, value: Any, place: str) -> Node:
         if isinstance(value, Mapping):
-            pairs = enumerate(value.items())  # by number, as keys may be any names, or alike
+            pairs = enumerate(value.items())  # Places are numbered, because keys may contain dots.
             return {
                 "dict": [[self.encode(k, place), self._inner(v, place, i)] for i, (k, v) in pairs]
             }
@@ -127,9 +127,9 @@ class Decoder:
         except Corrupted:
             raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise Corrupted(f"no state is written as {node!r:.200}: {error!r}") from error
+            raise Corrupted(f"not the encoding of a state: {node!r:.200}: {error!r}") from error
         except (StopIteration, struct.error) as error:
-            raise Corrupted(f"no state is written as {node!r:.200}") from error
+            raise Corrupted(f"not the encoding of a state: {node!r:.200}") from error
 
     def _list(self, node: Node, body: Any) -> Any:
         return list(map(self.decode, body))
@@ -154,22 +154,24 @@ class Decoder:
     def _enum(self, node: Node, body: Any) -> Any:
         cls = _class_of(body)
         if not issubclass(cls, Enum):
-            raise Corrupted(f"{body} is no enum")
+            raise Corrupted(f"{body} is not an enum")
         return cls[node["name"]]
 
     def _type(self, node: Node, body: Any) -> Any:
         if body not in _STRUCTURES and body not in self.kinds:
-            raise ValueError(f"x0 holds no {body}, as x in the checkpoint does")
+            raise ValueError(
+                f"x in the checkpoint holds a {body}, but x0 does not; give an x0 of its structure"
+            )
         return _STRUCTURES.get(body) or self.kinds[body]
 
     def _object(self, node: Node, body: Any) -> Any:
         cls, given = _class_of(body), node["fields"]
         if not is_dataclass(cls) or set(given) != set(_state_fields(cls)):
             raise Corrupted(
-                f"{body} has other fields here; the checkpoint is of another version of optim: go "
-                "on with that one, or begin anew in another directory"
+                f"{body} has other fields in this version of optim; resume with the version that "
+                "wrote the checkpoint, or start again in another directory"
             )
-        made = object.__new__(cls)  # what was a valid object is one, and bits stay as they are
+        made = object.__new__(cls)  # The object was valid: no check runs, and bits stay.
         for own in fields(cls):
             if own.init:
                 object.__setattr__(made, own.name, self.decode(given[own.name]))
@@ -205,23 +207,23 @@ def _state_fields(cls: Any) -> list[str]:
 def _class_name(cls: type, place: str) -> str:
     if not cls.__module__.startswith(_PREFIX):
         raise TypeError(
-            f"a checkpoint cannot hold {place}, a {cls.__module__}.{cls.__qualname__}; of classes "
-            "states may hold dataclasses of optim only, as nothing else is made again from a file: "
-            "let the solver's memory be a tuple or a dict"
+            f"a checkpoint cannot hold {place}, a {cls.__module__}.{cls.__qualname__}; of "
+            "classes it can hold only dataclasses of optim, because a file must not create others; "
+            "make the solver's memory a tuple or a dict"
         )
     return _PREFIX + cls.__qualname__
 
 
 def _class_of(name: str) -> type:
     if not name.startswith(_PREFIX):
-        raise Corrupted(f"{name} is no class of optim, and nothing else is made from a file")
+        raise Corrupted(f"{name} is not a class of optim; no other class is created from a file")
     written = name.partition(":")[2] or name.removeprefix(_PREFIX)
     try:
         return _classes()[written]
     except KeyError as error:
         raise Corrupted(
-            f"there is no {name} here; the checkpoint is of another version of optim: go on with "
-            "that one, or begin anew in another directory"
+            f"{name} does not exist in this version of optim; resume with the version that wrote "
+            "the checkpoint, or start again in another directory"
         ) from error
 
 
@@ -241,12 +243,14 @@ def _classes() -> dict[str, type]:
 
 def _dtype(value: Any, place: str) -> str:
     if value.dtype.kind not in "fiubc":
-        raise TypeError(f"a checkpoint cannot hold {place}, of dtype {value.dtype}: no numbers")
+        raise TypeError(
+            f"a checkpoint cannot hold {place} of dtype {value.dtype}; give real or complex numbers"
+        )
     return str(value.dtype.str)
 
 
 def _plain(name: str) -> np.dtype[Any]:
     dtype = np.dtype(name)
     if dtype.kind not in "fiubc":
-        raise Corrupted(f"dtype {name} is of no numbers")
+        raise Corrupted(f"dtype {name} is not a dtype of numbers")
     return dtype

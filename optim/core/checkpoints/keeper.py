@@ -181,7 +181,9 @@ def read_back(path: Path, size: int, end: bytes) -> None:
         found_size = file.seek(-len(end), os.SEEK_END) + len(end)
         found = file.read()
     if (found_size, found) != (size, end):
-        raise Corrupted(f"{path} was read back as {found_size} bytes, of {size}, ending {found!r}")
+        raise Corrupted(
+            f"{path} has {found_size} of {size} bytes on the disk and ends with {found!r}"
+        )
 
 
 def check(path: Path) -> None:
@@ -194,7 +196,7 @@ def check(path: Path) -> None:
         found, expected = file.read(), _COMMENT.format(zlib.crc32(_EMPTY, crc)).encode()
     if rest or found != expected:
         raise Corrupted(
-            f"{path} is torn or damaged: it ends with {found!r:.30}, expected {expected!r}"
+            f"{path} is incomplete or damaged: it ends with {found!r:.30}, expected {expected!r}"
         )
 
 
@@ -209,7 +211,7 @@ def read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
             }
         return arrays, whole["document"]
     except (zipfile.BadZipFile, LookupError, TypeError, ValueError) as error:
-        raise Corrupted(f"{path} is a whole file, but no checkpoint: {error!r}") from error
+        raise Corrupted(f"{path} is a complete file, but not a checkpoint: {error!r}") from error
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, layout: Mapping[str, Any]) -> Array:
@@ -220,7 +222,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, layout: Mapping[str, Any]) 
 
 _NAME = re.compile(r"ckpt-(\d{5,})\.npz")
 _LOCK = "ckpt.lock"
-_KEPT = 2  # the newest, and the one before, in case that the newest gets damaged
+_KEPT = 2  # The newest, and the one before, which serves if the newest gets damaged.
 
 
 class _Checkpoint(NamedTuple):
@@ -285,11 +287,11 @@ class NpzKeeper:
                 damaged.append(str(error))
                 continue
             if damaged:
-                _warn_of(f"the checkpoint before is taken, {number}: {damaged[0]}")
+                _warn_of(f"the older checkpoint {number} is used: {damaged[0]}")
             return number, arrays, document
         if damaged:
             raise Corrupted(
-                f"no checkpoint in {self._directory} can be read; begin anew in another directory. "
+                f"no checkpoint in {self._directory} can be read; start again in another one. "
                 + "; ".join(damaged)
             )
         return None
@@ -311,7 +313,7 @@ class NpzKeeper:
     def _warn(self) -> None:
         trouble, self._trouble = self._trouble, None
         if trouble is not None:
-            _warn_of(f"a checkpoint could not be kept in {self._directory}: {trouble}")
+            _warn_of(f"a checkpoint could not be written in {self._directory}: {trouble}")
 
     def _work(self) -> None:
         """The thread: writes what waits, until nothing does."""
@@ -335,7 +337,7 @@ class NpzKeeper:
 
     def _write(self, checkpoint: _Checkpoint) -> None:
         for left in self._directory.glob("ckpt-*.npz.tmp"):
-            left.unlink()  # of a process that was killed
+            left.unlink()  # A process that was killed left it.
         path = self._path(checkpoint.number)
         partial = path.with_name(f"{path.name}.tmp")
         try:
@@ -370,11 +372,11 @@ def _lock(directory: Path) -> int:
     except (BlockingIOError, PermissionError):
         os.close(descriptor)
         raise ValueError(
-            f"checkpoint={str(directory)!r}: another process that is alive keeps its checkpoints "
-            "there; end it, or give another directory"
+            f"checkpoint={str(directory)!r}: another running process writes its checkpoints there; "
+            "end that process, or give another directory"
         ) from None
     except OSError:
-        pass  # a file system without locks
+        pass  # The file system has no locks.
     return descriptor
 
 
@@ -431,6 +433,6 @@ def _as_numpy(x: Array) -> Array:
     except (BufferError, RuntimeError, TypeError) as error:
         raise NotImplementedError(
             f"checkpoint=...: NumPy cannot read a {type(x).__name__} of {x.dtype} on "
-            f"{getattr(x, 'device', 'its device')}; minimise on arrays in main memory, or keep "
-            "states by yourself, by iterations(...) and resume=state"
+            f"{getattr(x, 'device', 'its device')}; minimise on arrays in main memory, or "
+            "keep the states of iterations(...) yourself and continue with resume=state"
         ) from error

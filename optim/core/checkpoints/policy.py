@@ -105,7 +105,7 @@ class Checkpoints:
     _iteration: int | None = None
 
     def __post_init__(self) -> None:
-        self._parameters = parameters(self.solver)  # once, as it reads all of their arrays
+        self._parameters = parameters(self.solver)  # Only once, because it reads all arrays.
 
     def due(self, iteration: int) -> bool:
         """Whether so many iterations have passed since the last one."""
@@ -132,7 +132,9 @@ class Checkpoints:
         }
         persist(*encoder.arrays.values())
         self._iteration = kept.last.iteration
-        self._number = max(self._number + 1, self._iteration)  # a stall has no iteration of its own
+        self._number = max(
+            self._number + 1, self._iteration
+        )  # A stall repeats the iteration's number.
         self.keeper.save(self._number, encoder.arrays, document, wait=wait)
 
     def resumed(self) -> Kept | None:
@@ -158,7 +160,9 @@ class Checkpoints:
         decoder = Decoder(arrays, dict(_kinds(self.x)))
         last, best = decoder.decode(document["last"]), decoder.decode(document["best"])
         if not isinstance(last, State) or not isinstance(best, State):
-            raise Corrupted(f"the checkpoint in {self.place} holds no state")
+            raise Corrupted(
+                f"the checkpoint in {self.place} holds no state; start again in another directory"
+            )
         self._check_arrays(last.x)
         self._iteration = last.iteration
         history = _records(decoder.decode(document["history"]))
@@ -169,23 +173,23 @@ class Checkpoints:
         if document.get("format") != _FORMAT:
             raise Corrupted(
                 f"the checkpoint in {self.place} has the format {document.get('format')!r}, and "
-                f"this version of optim reads {_FORMAT}: go on with the version that made it, or "
-                "begin anew in another directory"
+                f"this version of optim reads {_FORMAT}; resume with the version that wrote it, or "
+                "start again in another directory"
             )
         name, made_by = type(self.solver).__name__, document["solver"]
         if made_by != name:
             raise ValueError(
                 f"resume: the checkpoint in {self.place} was made by {made_by}, so {name} cannot "
-                f"go on from it; resume it with {made_by}(...), or give {name} another directory"
+                f"continue from it; resume it with {made_by}(...), or give {name} another directory"
             )
         now, then = self._parameters, document["parameters"]
         for parameter in {**now, **then}:
             if now.get(parameter) != then.get(parameter):
                 raise ValueError(
                     f"resume: the checkpoint in {self.place} was made with {name}({parameter}="
-                    f"{then.get(parameter)}), but {parameter} is {now.get(parameter)} now, so that "
-                    "further steps would be others; give the same, or begin anew in another "
-                    "directory, at the state's x or with resume=state"
+                    f"{then.get(parameter)}), but {parameter} is {now.get(parameter)} now, so "
+                    "further steps would differ; give the same value, or start again in another "
+                    "directory, from the state's x or with resume=state"
                 )
 
     def _check_arrays(self, x: Array) -> None:
@@ -194,7 +198,7 @@ class Checkpoints:
         if kept != given:
             raise ValueError(
                 f"resume: in the checkpoint in {self.place} x is {_list_types(kept)}, but x0 is "
-                f"{_list_types(given)}; give an x0 like it, or begin anew in another directory"
+                f"{_list_types(given)}; give an x0 like x, or start again in another directory"
             )
 
 
@@ -206,21 +210,23 @@ def open_checkpoints(
     Raises ValueError where the directory holds some and `resume` does not ask for them.
     """
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise ValueError(f"every={every!r}: iterations between checkpoints, 1 or more")
+        raise ValueError(
+            f"every={every!r}: must be the iterations between checkpoints, an int of 1 or more"
+        )
     keeper = None if checkpoint is False else _keeper(x, checkpoint)
     if keeper is None:
         if resume:
             raise ValueError(
-                "resume=True needs to know where the checkpoints are; give checkpoint=directory, "
-                "or make the session with durability='rollback', checkpoint=directory"
+                "resume=True needs the directory of the checkpoints; give checkpoint=directory, "
+                "or open the session with durability='rollback', checkpoint=directory"
             )
         return None
     place = repr(os.fspath(checkpoint)) if checkpoint else "the session's directory"
     if checkpoint and not resume and keeper.load() is not None:
         keeper.close()
         raise ValueError(
-            f"checkpoint={place} holds checkpoints already; give resume=True to go on from the "
-            "newest, or another directory; a run that is not wanted any more is deleted by hand"
+            f"checkpoint={place} holds checkpoints already; give resume=True to continue from the "
+            "newest, or another directory, or delete the files of the old run"
         )
     return Checkpoints(keeper, solver, x, every, place)
 
@@ -235,13 +241,13 @@ def _keeper(x: Array, directory: str | os.PathLike[str] | None) -> Keeper | None
     if directory is None:
         return None
     if not isinstance(directory, (str, os.PathLike)) or not os.fspath(directory):
-        raise TypeError(f"checkpoint={directory!r}: give a directory, for instance 'run1'")
+        raise TypeError(f"checkpoint={directory!r}: must be a directory, for instance 'run1'")
     if _is_numpy(x):
         return NpzKeeper(directory)
     if not hasattr(leaf, "__dlpack__"):
         raise NotImplementedError(
-            f"checkpoint={directory!r}: arrays of {type(leaf).__name__} have no keeper and no "
-            "__dlpack__ by which NumPy could read them; minimise on NumPy's arrays"
+            f"checkpoint={directory!r}: {type(leaf).__name__} has no checkpoint store and no "
+            "__dlpack__ for NumPy to read it; minimise on NumPy arrays"
         )
     return ThroughNumPy(NpzKeeper(directory), leaf)
 

@@ -191,7 +191,7 @@ def test_progress_without_tqdm(monkeypatch):
     [
         (1.0, TypeError, r"must return the pair \(value, gradient\), but returned float"),
         ((1.0,), TypeError, "tuple of length 1"),
-        ((1.0, [1.0, 1.0]), TypeError, "must be an array like x, but is list"),
+        ((1.0, [1.0, 1.0]), TypeError, "must be an array like x, got list"),
         ((1.0, np.ones(3)), ValueError, r"shape \(3,\), but x has \(2,\)"),
         ((np.ones(2), np.ones(2)), TypeError, r"must be one number, but has shape \(2,\)"),
         (("one", np.ones(2)), TypeError, "must be one number, but has type str"),

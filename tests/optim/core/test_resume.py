@@ -102,9 +102,9 @@ def test_limit_of_evaluations_counts_from_the_first_start():
 
 def test_refusals():
     *_, state = LBFGS(max_iterations=2).iterations(rosenbrock, breeze_start(4))
-    with pytest.raises(ValueError, match=r"made by LBFGS, so OWLQN cannot go on .* at state.x"):
+    with pytest.raises(ValueError, match=r"made by LBFGS, so OWLQN cannot continue .* at state.x"):
         OWLQN().minimize(rosenbrock, resume=state)
-    with pytest.raises(ValueError, match="neither was given"):
+    with pytest.raises(ValueError, match="got no start"):
         LBFGS().minimize(quadratic)
-    with pytest.raises(ValueError, match="both was given"):
+    with pytest.raises(ValueError, match="got x0 and a state"):
         LBFGS().minimize(quadratic, np.zeros(4), resume=state)

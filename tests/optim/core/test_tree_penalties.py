@@ -307,7 +307,7 @@ def test_callbacks_get_copies_in_the_structure() -> None:
         ),
         (lambda: LBFGSB(bounds={"w": Box(np.ones(3)), "V": None}), ValueError, "lower has shape"),
         (lambda: ElasticNet({"w": -0.1, "V": 1.0}), ValueError, r"ElasticNet\(l1\) holds -0.1"),
-        (lambda: L2Norm({"w": 1.0}), TypeError, "must be a number or an array like x, but is dict"),
+        (lambda: L2Norm({"w": 1.0}), TypeError, "must be a number or an array like x, got dict"),
         (lambda: Box({"w": 1.0}, 0.0), ValueError, "lower exceeds upper by 1.0"),
         (lambda: Box({"w": "low"}), TypeError, r"Box\(lower\['w'\]\) must be a number or an array"),
         (lambda: GroupLasso({"w": 1}, 3), TypeError, r"labels\['w'\]\) must be an array like x"),

@@ -195,14 +195,14 @@ def test_what_a_tree_refuses() -> None:
     x = as_start({"w": np.zeros(3), "V": np.zeros((2, 2))})
     with pytest.raises(ValueError, match="the other operand must be a dict with the keys 'w', 'V'"):
         x + as_start({"w": np.zeros(3), "U": np.zeros((2, 2))})
-    with pytest.raises(TypeError, match=r"an array of shape \(3,\) beside parameters in several"):
+    with pytest.raises(TypeError, match=r"the other operand is one array of shape \(3,\)"):
         x * np.ones(3)
     with pytest.raises(ValueError, match="broadcast") as caught:
         x + as_start({"w": np.zeros(4), "V": np.zeros((2, 2))})
-    assert caught.value.__notes__ == ["This was at the array ['w'] of the parameters."]
+    assert caught.value.__notes__ == ["The error is in the array ['w'] of the parameters."]
     with pytest.raises(AttributeError, match="cumsum is not defined for parameters in several"):
         namespace(x).cumsum(x)
-    with pytest.raises(TypeError, match="the truth of several arrays"):
+    with pytest.raises(TypeError, match="the truth value of several arrays"):
         bool(x == x)
 
 
@@ -210,7 +210,7 @@ def test_what_a_tree_refuses() -> None:
     ("start", "error", "message"),
     [
         ({}, ValueError, "x0 must hold at least one array"),
-        ({"w": 0.0, "V": np.zeros(2)}, ValueError, r"x0\['w'\] must be .* give a number as"),
+        ({"w": 0.0, "V": np.zeros(2)}, ValueError, r"x0\['w'\] must be .* give a single number as"),
         ((np.zeros(2), np.zeros(0)), ValueError, r"x0\[1\] must be an array with at least one"),
         (Model(np.zeros(2), np.zeros(2, complex)), TypeError, r"x0.table must hold real numbers"),
         ({"w": {"a": np.array(["b"])}}, TypeError, r"x0\['w'\]\['a'\] must hold real numbers"),

@@ -123,7 +123,7 @@ def vdot_of(*parts: np.ndarray) -> float:
 
 
 def test_arrays_of_two_libraries_are_refused(ps: dv.Session) -> None:
-    with pytest.raises(TypeError, match="x0 must hold arrays of one library, but has"):
+    with pytest.raises(TypeError, match="x0 must hold arrays of one library, got"):
         LBFGS().minimize(cosh_of(CUT), {"w": np.zeros(4), "V": ps.zeros((4, 2))})
 
 

@@ -162,8 +162,8 @@ def test_inner_runs_cost_messages_of_their_own():
     ("options", "message"),
     [
         ({"rho": 0.0}, r"ADMM\(rho=0.0\): must be a positive finite number"),
-        ({"relaxation": 2.0}, r"relaxation=2.0\): must lie between 0 and 2; 1.0 for none"),
-        ({"rho": -1.0}, "must not be negative"),
+        ({"relaxation": 2.0}, r"relaxation=2.0\): must lie between 0 and 2; 1.0 turns it off"),
+        ({"rho": -1.0}, "must be 0 or more"),
     ],
 )
 def test_parameters_are_checked(options, message):

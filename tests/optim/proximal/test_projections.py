@@ -152,7 +152,7 @@ def test_other_libraries_and_float32(project):
         (lambda: Box(2.0, 1.0), ValueError, "lower exceeds upper by 1.0"),
         (lambda: Box(np.zeros(2), np.array([1.0, -3.0])), ValueError, "exceeds upper by 3.0"),
         (lambda: Box(np.nan, 1.0), ValueError, "not a number"),
-        (lambda: Box([0.0], [1.0]), TypeError, r"Box\(lower\).*is list; .*numpy.asarray\(lower\)"),
+        (lambda: Box([0.0], [1.0]), TypeError, r"Box\(lower\).*got list; .*numpy.asarray\(lower\)"),
         (lambda: Simplex(0.0), ValueError, r"Simplex\(total=0.0\): must be a positive"),
         (lambda: L1Ball(-1.0), ValueError, r"L1Ball\(radius=-1.0\)"),
         (lambda: L2Ball(np.inf), ValueError, r"L2Ball\(radius=inf\)"),

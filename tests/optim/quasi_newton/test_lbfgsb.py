@@ -178,8 +178,8 @@ def test_float32_stays():
     [
         ([(0, 1)], ValueError, r"lower has shape \(1,\), but x has \(2,\)"),
         ([(1, 0), (0, 1)], ValueError, "lower exceeds upper by 1.0"),
-        ([0, 1], TypeError, "one pair .* but is no such sequence"),
-        (3.0, TypeError, "one pair .* but is float"),
+        ([0, 1], TypeError, "one pair .* got a sequence of other elements"),
+        (3.0, TypeError, "one pair .* got float"),
     ],
 )
 def test_bounds_are_checked(bounds, error, message):

@@ -95,7 +95,7 @@ def test_penalty_is_checked():
         OWLQN(l1=np.ones(3)).minimize(quadratic, np.ones(2))
     with pytest.raises(ValueError, match="weights must be 0 or more"):
         OWLQN(l1=np.array([1.0, -1.0])).minimize(quadratic, np.ones(2))
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="must be 0 or more"):
         OWLQN(l1=-1.0)
 
 

@@ -127,7 +127,7 @@ def test_gradient_tolerance_is_opt_in():
 
 
 def test_nesterov_needs_momentum():
-    with pytest.raises(ValueError, match=r"SGD\(momentum=0.9\)"):
+    with pytest.raises(ValueError, match=r"SGD\(nesterov=True, momentum=0.0\): needs momentum"):
         SGD(nesterov=True)
 
 

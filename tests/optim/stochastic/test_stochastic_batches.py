@@ -291,18 +291,18 @@ def test_through_minimize():
         (lambda: minibatches(batch_size=104), ValueError, "batch_size=104"),
         (lambda: minibatches(seed=-1), ValueError, r"Minibatches\(seed=-1\)"),
         (lambda: FiniteSum(squares, 0), ValueError, r"FiniteSum\(count=0\)"),
-        (lambda: FiniteSum(3.0, 1), TypeError, "fun must be callable, but is float"),
+        (lambda: FiniteSum(3.0, 1), TypeError, "fun must be callable, got float"),
         (
             lambda: Minibatches.of(squares, ROWS, TARGETS[:3], batch_size=2),
             ValueError,
-            r"equally many rows, but have \[103, 3\]",
+            r"equally many rows, got \[103, 3\]",
         ),
         (lambda: Minibatches.of(squares, batch_size=2), ValueError, "no arrays"),
         (lambda: SAG().minimize(minibatches(), np.zeros(5)), TypeError, r"give FiniteSum"),
         (
             lambda: SGD(gradient_tolerance=1e-3).minimize(minibatches(), np.zeros(5)),
             ValueError,
-            "stop by value_tolerance and window",
+            "use value_tolerance and window",
         ),
         (
             lambda: SGD().minimize(minibatches(), np.zeros(5), jac=lambda x: x),

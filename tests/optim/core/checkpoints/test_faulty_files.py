@@ -49,7 +49,7 @@ def test_a_file_cut_anywhere_is_torn(tmp_path: Path, content: bytes) -> None:
     read(path)
     for size in reversed(range(len(content))):
         os.truncate(path, size)
-        with pytest.raises(Corrupted, match=r"cut\.npz is torn or damaged"):
+        with pytest.raises(Corrupted, match=r"cut\.npz is incomplete or damaged"):
             read(path)
 
 
@@ -59,7 +59,7 @@ def test_any_flipped_bit_is_noticed(tmp_path: Path, content: bytes) -> None:
         flipped = bytearray(content)
         flipped[place] ^= 1 << (place % 8)
         path.write_bytes(flipped)
-        with pytest.raises(Corrupted, match=r"flipped\.npz is torn or damaged"):
+        with pytest.raises(Corrupted, match=r"flipped\.npz is incomplete or damaged"):
             read(path)
 
 
@@ -78,7 +78,7 @@ def test_garbage_with_the_right_sum_is_no_checkpoint(tmp_path: Path) -> None:
 
 def test_the_one_before_is_taken(directory: Path, content: bytes) -> None:
     (directory / NAMES[1]).write_bytes(content[:-1])
-    with pytest.warns(NotDurable, match=r"before is taken, 3: .*00007\.npz is torn"):
+    with pytest.warns(NotDurable, match=r"older checkpoint 3 is used: .*00007\.npz is incomplete"):
         found = NpzKeeper(directory).load()
     assert found is not None and found[0] == 3 and found[2] == DOCUMENT
     assert found[1]["s"].tobytes() == ARRAYS["s"].tobytes()
@@ -165,7 +165,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, disk: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "NotDurable: a checkpoint could not be kept" in done.stderr
+    assert "NotDurable: a checkpoint could not be written" in done.stderr
     assert os.strerror(errno.EFBIG) in done.stderr
     assert not list(tmp_path.glob("*.tmp"))
 
