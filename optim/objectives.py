@@ -326,9 +326,9 @@ def differences(
     bounds: tuple[Any, Any] | None,
     eps: Any,
 ) -> Array:
-    """The partial derivatives of `fun` at `x`, where it is `value`; n calls, "3-point" 2 n.
+    """The partial derivatives of `fun` at `x`, given its `value` there; n calls, "3-point" 2 n.
 
-    bounds      of x, each a number or an array like x: nothing is evaluated outside
+    bounds      of x, each a number or an array like x: all evaluations are inside
     eps         the step, a number or an array like x; None: by the precision and the size of x
     """
     power = {"2-point": 1.0 / 2.0, "3-point": 1.0 / 3.0, "cs": 1.0 / 2.0}[kind]

@@ -73,7 +73,7 @@ class NumPyObjective:
 
     jac     True: fun returns a pair; a callable; "2-point", "3-point" or "cs": by differences,
             which cost n, 2 n or n calls of fun; None: True if fun returns a pair, else "2-point"
-    box     differences are taken inside
+    box     all differences are taken inside
     calls   of fun so far
     """
 
@@ -84,7 +84,7 @@ class NumPyObjective:
         self.calls = 0
 
     def recount(self, calls: int) -> None:
-        """Go on counting from there, as a run that was resumed."""
+        """Continue counting from there, as a resumed run does."""
         self.calls = calls
 
     def __call__(self, x: Any) -> Any:
@@ -106,7 +106,7 @@ class NumPyObjective:
         return self.fun(x, *self.args)
 
     def _differences(self, x: Any, value: Any) -> Any:
-        """Array by array of a structure, which one array is as well, with nothing around it."""
+        """Array by array of a structure; a single array is a structure of one."""
         structure = Structure.of(x)
         leaves = list(structure.arrays(x, "x"))
         steps = list(structure.arrays(self.eps, "eps", numbers=True))

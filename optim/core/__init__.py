@@ -1,1 +1,1 @@
-"""What every solver is made of."""
+"""The parts that all solvers share."""

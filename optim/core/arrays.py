@@ -1,8 +1,8 @@
-"""The few things a solver asks of an array library, beyond operators.
+"""The few functions that a solver needs of an array library, beyond operators.
 
 Arrays may be lazy: an operator then only builds an expression, and reading a number costs a round
-trip to wherever the data lives. So solvers keep scalars as rank-0 arrays and read numbers only
-where a decision is taken, together with the vectors needed later, by one call of `fetch`.
+trip to the servers. So solvers keep scalars as rank-0 arrays. They read numbers only for a
+decision, together with the vectors that are needed later, by one call of `fetch`.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def _sort_out(values: Iterable[Any], pending: dict[int, tuple[Namespace, list[An
 
 
 def persist(*arrays: Array) -> tuple[Array, ...]:
-    """Compute lazy arrays now, in one message, so that later expressions start from them."""
+    """Compute lazy arrays now, in one request, so that later expressions start from them."""
     _materialise(arrays)
     return arrays
 
 
 def fetch(*scalars: Scalar, also: tuple[Array, ...] = ()) -> tuple[float, ...]:
-    """Read rank-0 values as floats, and `persist` the arrays in `also`, in one message."""
+    """Read rank-0 values as floats, and `persist` the arrays in `also`, in one request."""
     _materialise((*also, *scalars))
     return tuple(float(scalar) for scalar in scalars)
 
@@ -112,9 +112,10 @@ def zeros_like(x: Array) -> Array:
 
 
 def reshape_like(values: Any, x: Array) -> Array | None:
-    """`values` in the library, dtype and shape of `x`; None where the shape does not fit.
+    """`values` in the library, dtype and shape of `x`; None if the shape does not fit.
 
-    Beside a table a row or a column is repeated; beside a vector there is one value an element.
+    Beside a table a row or a column is repeated; beside a vector there is one value for each
+    element.
     """
     given, wanted = tuple(np.shape(values)), tuple(x.shape)
     if given != wanted and (len(wanted) == 1 or not _repeats(given, wanted)):
@@ -131,9 +132,10 @@ def _repeats(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 
 def quiet() -> np.errstate:
-    """A context where NumPy does not warn of inf and nan: solvers probe far points and check.
+    """A context in which NumPy does not warn of inf and nan: solvers probe far points and check.
 
-    It covers the objective's calls too: what is not finite there is shortened or reported.
+    It covers the objective's calls too: steps to points that are not finite are shortened or
+    reported.
     """
     return np.errstate(over="ignore", invalid="ignore", divide="ignore")
 

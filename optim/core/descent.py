@@ -1,4 +1,4 @@
-"""From a direction to the next state: the line to search along, and what follows a step."""
+"""From a direction to the next state: the line to search along, and the state after a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from optim.line_search import Ray, Sample, Trial
 from optim.line_search.ray import CurvaturePair
 
 Measure: TypeAlias = Callable[[Array, Array, Array], tuple[Scalar, ...]]
-"""Of the new x, the new gradient and its change: rank-0 values to read along."""
+"""Maps the new x, the new gradient and its change to rank-0 values that are read as well."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def straight_ray(
     where: Callable[[float], Array] | None = None,
     measure: Measure = lambda x, g, y: (),
 ) -> Ray:
-    """The objective at x + step_size * direction; a trial costs an evaluation and a message.
+    """The objective at x + step_size * direction; a trial costs an evaluation and a request.
 
-    `where(step_size)` is the same point, computed in another way. What `measure` gives is in
+    `where(step_size)` is the same point, computed in another way. The numbers of `measure` are in
     `Trial.measured`.
     """
     x, g, d = state.x, state.gradient, direction.vector
@@ -93,7 +93,7 @@ def straight_ray(
 def next_state(state: State, ray: Ray, trial: Trial, **memory: Any) -> State:
     """The state after the accepted `trial`, with the changed fields of the solver's memory.
 
-    Its outcome is set when nothing improves any more, by the `plateau` in the memory.
+    The `plateau` in the memory sets its outcome once there is no more improvement.
     """
     plateau = state.memory.plateau.update(trial.point, ray.rounding)
     # The gain that the first step promised: a step that the search made tiny gains little anywhere.

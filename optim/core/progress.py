@@ -12,12 +12,12 @@ from optim.core.result import State
 
 @dataclass(frozen=True)
 class Watch:
-    """What is known from values that may be compared: those of the whole objective.
+    """The values of the whole objective, which may be compared.
 
     start         the first
     best          the point of the lowest
     latest        the iteration of the newest, -1 before the first
-    gradient_norm the newest one's
+    gradient_norm the gradient norm of the newest
     mark          the last value that was lower than the mark before by more than the tolerance,
     improved_at   and its iteration
     """
@@ -61,7 +61,7 @@ def rounding_of(value: float, epsilon: float) -> float:
 class Plateau:
     """The lowest value and gradient norm so far, and for how many iterations both stood still.
 
-    patience    how many such iterations are too many; more where values may rise for a while
+    patience    how many such iterations are too many; more if values may rise for a while
     """
 
     value: float
@@ -98,8 +98,8 @@ def residual_is_hidden(state: State, size: float, mapped: Callable[[Array, float
 
     `mapped(v, step)` is a projection of v or a proximal operator. The residual of a longer step,
     divided by the step, is no larger (A. Beck, First-Order Methods in Optimization, 2017, theorem
-    10.9), and one of the `size` of x, its max norm, is not rounded away. No message on lazy arrays
-    but where x is large.
+    10.9). A residual as large as the `size` of x, its max norm, is not rounded away. On lazy arrays
+    this sends a request only if x is large.
     """
     x = state.x
     if machine_epsilon(x) * size < _RESIDUAL:

@@ -36,7 +36,7 @@ _LOSSES = 5
 
 
 class Method(Protocol):
-    """What the loop needs of a solver: see `Solver`."""
+    """The part of a solver that the loop needs: see `Solver`."""
 
     @property
     def max_iterations(self) -> int: ...
@@ -51,14 +51,14 @@ class Method(Protocol):
 class Loop:
     """One run of `solver` from `start`, as solvers see states.
 
-    From a state, the run goes on as if it had never been interrupted: the same steps bit for bit,
-    and iterations, evaluations and seconds count from the run's first start.
+    A run from a state continues as if it had never been interrupted, with bitwise identical steps.
+    Iterations, evaluations and seconds count from the run's first start.
 
-    resume      whether to go on from the newest checkpoint instead of `start`, if there is one
-    last        where it is; None before the start and after a loss
+    resume      whether to continue from the newest checkpoint instead of `start`, if there is one
+    last        the newest state; None before the start and after a loss
     best        the best state so far
     history     a record of each iteration
-    stopped     set by who looks at the states: the newest is to be the last
+    stopped     set by the caller of `states`: the newest state is to be the last
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class Loop:
     def states(self) -> Iterator[State]:
         """Each state once; ends after the first with an outcome, or when it was stopped.
 
-        A stall gives the last iteration's state once more, with its outcome. The first state is
-        that at the start, or that of the checkpoint from which the run goes on.
+        A stall gives the last iteration's state once more, with its outcome. The first state is at
+        the start, or at the checkpoint from which the run continues.
         """
         first = True
         while True:
@@ -108,7 +108,7 @@ class Loop:
                 return
 
     def retry_lost(self, action: Callable[[], T]) -> T:
-        """What `action` returns, at the end of the run; run again where something was lost."""
+        """Return the result of `action`, at the end of the run; repeat it if arrays were lost."""
         while True:
             try:
                 return action()
@@ -119,7 +119,7 @@ class Loop:
                 pass  # All of them were reported before.
 
     def recovers(self, error: Exception) -> bool:
-        """Whether the run can go on after `error`; it does so from its newest checkpoint."""
+        """Whether the run can continue after `error`; it does so from its newest checkpoint."""
         if self._checkpoints is None or self._losses >= _LOSSES:
             return False
         if not self._checkpoints.keeper.recovers(error):
@@ -147,7 +147,7 @@ class Loop:
                     raise
 
     def _first(self) -> State:
-        """The newest checkpoint where that is wanted, else the start."""
+        """The newest checkpoint if the run resumes, otherwise the start."""
         now = time.perf_counter()
         kept = None if self._load is None else self._load()
         state = self._begun() if kept is None else self._restore(kept)
@@ -192,7 +192,7 @@ class Loop:
         return state
 
     def _keep(self, over: bool) -> bool:
-        """Keep a checkpoint if it is time. False if something was lost, so that the run goes on."""
+        """Keep a checkpoint if it is time. False after a loss, so that the run continues."""
         made, state = self._made, self.last
         if self._checkpoints is None or self._is_kept or made is None or state is None:
             return True

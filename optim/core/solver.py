@@ -95,7 +95,7 @@ class Solver(ABC):
         "max_iterations max_evaluations max_seconds gradient_tolerance gradient_rtol "
         "value_tolerance step_tolerance window".split()
     )
-    """Parameters that only say when to stop: who resumes a run may give others."""
+    """Parameters that only say when to stop; a resumed run may change them."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -329,7 +329,7 @@ class Solver(ABC):
         every: int,
         resume: bool,
     ) -> tuple[Array | State, Problem, Checkpoints | None]:
-        """The start, owned; the problem; and where checkpoints are kept, if they are."""
+        """The start, owned; the problem; and the checkpoints, if the run keeps any."""
         given = x0.x if isinstance(x0, State) else x0
         problem = Problem(fun, args, jac, self.max_evaluations, structured=is_structure(given))
         start = x0 if isinstance(x0, State) else as_start(x0)

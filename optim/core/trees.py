@@ -22,7 +22,7 @@ from optim.core.arrays import Array, Namespace, Scalar, namespace, own, size, vd
 def is_structure(value: Any) -> bool:
     """Whether `value` is arrays in a structure: a dict, or a tuple or list that holds an array.
 
-    What holds such a structure is one as well. Numbers in lists, nested or not, are one array.
+    A container of such a structure is one as well. Numbers in lists, nested or not, are one array.
     """
     if isinstance(value, Mapping):
         return True
@@ -45,7 +45,7 @@ class Structure:
 
     @classmethod
     def of(cls, value: Any) -> Structure:
-        """That of `value`."""
+        """The structure of `value`."""
         if not is_structure(value):
             return cls()
         items = dict(value) if isinstance(value, Mapping) else dict(enumerate(value))
@@ -54,7 +54,7 @@ class Structure:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What the arrays are called behind the name of the whole: "['w']", "[0][1]", ".bias"."""
+        """The names of the arrays behind the name of the whole: "['w']", "[0][1]", ".bias"."""
         if self.kind is None:
             return ("",)
         pairs = zip(self.keys, self.parts, strict=True)
@@ -91,7 +91,7 @@ class Structure:
                 yield from part.arrays(inner, name + self.place(key), numbers=numbers)
 
     def values(self, value: Any, name: str) -> list[Any]:
-        """What `value`, arranged as this at least at the top, holds by each key."""
+        """The part of `value` for each key; `value` is arranged as this, at least at the top."""
         self._check(value, name)
         return [value[key] for key in self.keys]
 
@@ -136,7 +136,7 @@ _ELEMENTWISE = frozenset(
 
 
 def _operators(operation: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
-    """An operator of two operands, and the same where the tree is the right one."""
+    """An operator of two operands, and the same with the tree as the right one."""
 
     def forward(self: Tree, other: Any) -> Any:
         return map_arrays(operation, self, other)
@@ -152,7 +152,7 @@ class Tree:
     """Arrays of any shapes in a structure, with the operators of one vector of all elements.
 
     The other operand is a tree of the same structure or of numbers for its arrays or parts, or a
-    number. `dtype` is the least precise of those of the arrays, which all keep their own.
+    number. `dtype` is the least precise dtype of the arrays, which all keep their own.
     """
 
     structure: Structure
@@ -180,7 +180,7 @@ class Tree:
         return Tree(self.structure, tuple(given))
 
     def parts(self) -> list[Array]:
-        """What the keys of the structure lead to: arrays, or trees."""
+        """The arrays, or trees, under the keys of the structure."""
         rest = iter(self.leaves)
         own = ((part, tuple(islice(rest, len(part.names)))) for part in self.structure.parts)
         return [leaves[0] if part.kind is None else Tree(part, leaves) for part, leaves in own]
@@ -195,7 +195,7 @@ class Tree:
 
     @property
     def shape(self) -> tuple[int]:
-        """That of the vector of all elements."""
+        """The shape of the vector of all elements."""
         return (sum(map(_size, self.leaves)),)
 
     @property
@@ -261,7 +261,7 @@ def map_arrays(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _parts_for(tree: Tree, value: Any) -> tuple[Any, ...]:
-    """What of `value` belongs to each array of `tree`."""
+    """The part of `value` that belongs to each array of `tree`."""
     if isinstance(value, Tree):
         if value.structure is tree.structure or value.structure == tree.structure:
             return value.leaves
@@ -307,7 +307,7 @@ class TreeNamespace:
         return Tree(x.structure, tuple(namespace(leaf).astype(leaf, dtype) for leaf in x.leaves))
 
     def finfo(self, dtype: Any) -> Any:
-        """That of the arrays."""
+        """The properties of the arrays' dtype."""
         return self.xp.finfo(dtype)
 
     def _reduce(self, name: str, x: Tree) -> list[Scalar]:
@@ -335,7 +335,7 @@ def named_leaves(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def as_user_structure(x: Array) -> Any:
-    """What the user sees of `x`: the structure of a tree; an array as it is."""
+    """`x` as the user sees it: the structure of a tree; an array as it is."""
     return x.arranged() if isinstance(x, Tree) else x
 
 

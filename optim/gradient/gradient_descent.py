@@ -20,7 +20,7 @@ from optim.line_search import Reference
 
 @dataclass(frozen=True)
 class DescentMemory:
-    """What is known at x: the step size to try, g.g, and the max norm of x; and the values."""
+    """Numbers at x: the step size to try, g.g, and the max norm of x; and the values."""
 
     plateau: Plateau
     reference: Reference

@@ -213,7 +213,7 @@ class Approach:
 
 @dataclass(frozen=True)
 class SpectralMemory:
-    """Where to go next, and the values so far."""
+    """The way to search along next, and the values so far."""
 
     plateau: Plateau
     reference: Reference

@@ -1,6 +1,6 @@
 """Step-size searches: along a ray from x, find a step that gains enough.
 
-A search sees numbers only, through `Ray`; the vectors stay where they are, inside the trials.
+A search sees only numbers, by a `Ray`; the vectors stay inside the trials.
 """
 
 from optim.line_search.backtracking import Backtracking as Backtracking

@@ -1,4 +1,4 @@
-"""Backtracking with Armijo's condition, also where the objective may rise for a while.
+"""Backtracking with Armijo's condition, also for methods that let the objective rise for a while.
 
 J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006), algorithm 3.1, section 3.5.
 
@@ -60,7 +60,7 @@ class Backtracking:
 def _shorter(start: Sample, trial: Sample) -> float:
     """The minimum of the parabola through value and slope at the start and the trial's value.
 
-    Equation 3.58, kept within a tenth and a half of the trial; a quarter where it has no value.
+    Equation 3.58, kept within a tenth and a half of the trial; a quarter if it has no value.
     """
     step_size = trial.step_size
     if not trial.finite:
@@ -213,7 +213,7 @@ class RelaxedRay(Ray):
     level: float
 
     def is_sufficient(self, trial: Trial, c1: float) -> bool:
-        """Armijo's condition relative to the level, or to the start where values are flat."""
+        """Armijo's condition relative to the level, or to the start if values are flat."""
         descends = trial.finite and trial.foretold < 0.0
         relaxed = descends and trial.value <= self.level + c1 * trial.foretold
         return relaxed or super().is_sufficient(trial, c1)
@@ -244,9 +244,9 @@ class NonMonotone:
     search: Search = field(default_factory=Backtracking)
 
     def __call__(self, ray: Ray, reference: Reference) -> Trial | None:
-        """The step that `search` finds when compared with `reference`, or None.
+        """Return the step that `search` finds when compared with `reference`, or None.
 
-        `reference` is that of the search after the values of all iterates so far.
+        `reference` is the search's own one after the values of all iterates so far.
         """
         level = max(reference.level, ray.start.value)
         return self.search(RelaxedRay(**vars(ray), level=level))

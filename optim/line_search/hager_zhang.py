@@ -1,4 +1,4 @@
-"""The step-size search of CG_DESCENT, for the flat end of a run where values are noise.
+"""The step-size search of CG_DESCENT, for the flat end of a run, at which values are noise.
 
 W. W. Hager, H. Zhang, A new conjugate gradient method with guaranteed descent and an efficient line
 search, SIAM J. Optim. 16 (2005) 170-192: algorithm `Line Search`, `update` and `secant2` in
@@ -93,7 +93,7 @@ class HagerZhang:
 class _Narrowing:
     """The algorithm as a generator: it asks for samples, and never ends at an accepted one itself.
 
-    Where the paper calls a sample low that is not above the start, here it has to meet Armijo's
+    The paper calls a sample low if it is not above the start. Here it has to meet Armijo's
     condition up to noise: among many minima, the bracket then holds one that can be accepted.
     """
 
@@ -125,7 +125,7 @@ class _Narrowing:
             low, step_size = sample, self.growth * step_size
 
     def update(self, interval: Interval, step_size: float) -> Steps:
-        """U0 to U3: the interval, narrowed by what is found at `step_size`."""
+        """U0 to U3: the interval, narrowed by the sample at `step_size`."""
         low, high = interval
         if not min(step_size - low.step_size, high.step_size - step_size) > self.ray.min_step:
             return (
@@ -162,7 +162,7 @@ class _Narrowing:
         return (yield from self.update(narrowed, step_size))
 
     def middle(self, interval: Interval) -> float:
-        """Between the ends: a tenth of the way where the first step may be long by magnitudes."""
+        """Between the ends: a tenth of the way if the first step may be far too long."""
         low, high = interval
         part = 0.1 if low is self.ray.start or not high.finite else 0.5
         return low.step_size + part * (high.step_size - low.step_size)
@@ -175,7 +175,7 @@ class _Narrowing:
 
 
 def _secant(a: Sample, b: Sample) -> float:
-    """Where the slope vanishes if it is linear; nan if it is unknown or does not change."""
+    """The step size at which a linear slope vanishes; nan if it is unknown or does not change."""
     change = b.slope - a.slope
     if not math.isfinite(change) or change == 0.0:
         return math.nan

@@ -1,4 +1,4 @@
-"""What a step-size search sees: the objective along a ray, as numbers."""
+"""The objective along a ray, as numbers: the view of a step-size search."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Sample:
 class Trial(Sample):
     """An evaluated step.
 
-    foretold    the change of value foretold by the gradient at the ray's start, hence negative:
+    foretold    the change of value predicted by the gradient at the ray's start, hence negative:
                 step_size * slope on a straight ray, (x_new - x) @ gradient on a projected one
-    point       where the step leads, for the solver
+    point       the end of the step, for the solver
     pair        the change of x and of the gradient from the ray's start, for the history
-    measured    what else the solver asked to read there
+    measured    the other numbers that the solver asked for
     """
 
     foretold: float
@@ -58,9 +58,10 @@ class Trial(Sample):
 
 @dataclass(frozen=True)
 class Ray:
-    """A start, a way to try step sizes from there, and what bounds the attempt.
+    """A start, a way to try step sizes from there, and the bounds of the attempt.
 
-    start       slope there is negative
+    start       value and slope at the start; the slope is negative
+    at          evaluates a step size
     first       the step size to try first; 1 is natural to a quasi-Newton direction
     rounding    differences of values below this one are noise
     x_norm, d_norm  max norms of the ray's start and of its direction
@@ -102,7 +103,7 @@ class Ray:
         return c1 * foretold <= self.rounding
 
     def doubtful(self, trial: Trial) -> bool:
-        """Whether noise in the values, as of float32 sums, may hide what the slope foretold."""
+        """Whether noise in the values, such as float32 sums, may hide the predicted gain."""
         change = max(abs(trial.value - self.start.value), abs(trial.foretold))
         return change <= self.noise
 
@@ -113,6 +114,6 @@ class Ray:
 
 
 class Search(Protocol):
-    """Finds a step size along a ray; None if no trial gains enough."""
+    """A step-size search: it returns a trial along a ray, or None if no trial gains enough."""
 
     def __call__(self, ray: Ray) -> Trial | None: ...

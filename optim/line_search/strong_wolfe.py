@@ -1,8 +1,8 @@
 """A step size with the strong Wolfe conditions.
 
 J. Nocedal, S. J. Wright, Numerical Optimization, 2nd edition (2006), algorithms 3.5 and 3.6 merged
-into one loop over a bracket, with the safeguarded cubic interpolation of equation 3.59, and the
-approximate condition of Hager and Zhang where values are flat to rounding (`Ray.is_sufficient`).
+into one loop over a bracket, with the safeguarded cubic interpolation of equation 3.59. If values
+are flat to rounding, the approximate condition of Hager and Zhang holds (`Ray.is_sufficient`).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class StrongWolfe:
     growth: float = 10.0
 
     def __call__(self, ray: Ray) -> Trial | None:
-        """A trial that meets both conditions; else the lowest sufficient one; else None.
+        """Return a trial that meets both conditions, otherwise the lowest sufficient one, or None.
 
-        Where values contradict slopes, slopes decide: a trial with a small slope whose rise may be
+        If values contradict slopes, slopes decide: a trial with a small slope whose rise may be
         noise is taken once shorter steps have not gained either.
         """
         bracket = Bracket(ray.start)
@@ -143,7 +143,7 @@ class Bracket:
         return low.step_size + min(max(part, 0.1), 0.9) * width
 
     def _beyond(self, growth: float) -> float:
-        """Where the slope would vanish if it went on as between the last two, within limits."""
+        """The step size at which the slope vanishes if it is linear, within limits."""
         step_size = self.low.step_size
         wanted = _secant(self.before, self.low) if self.before else math.inf
         wanted = wanted if wanted > step_size else math.inf
@@ -151,7 +151,7 @@ class Bracket:
 
 
 def _secant(a: Sample, b: Sample) -> float:
-    """The step size where the slope vanishes if it is linear; inf if it does not change."""
+    """The step size at which a linear slope vanishes; inf if it does not change."""
     change = b.slope - a.slope
     return b.step_size - b.slope * (b.step_size - a.step_size) / change if change else math.inf
 

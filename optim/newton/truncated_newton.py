@@ -194,7 +194,7 @@ class RegionTrial:
 
     change      of the value
     slope       step @ gradient
-    foretold    what the quadratic model gains, positive
+    foretold    the gain of the quadratic model, positive
     """
 
     step_size: float
@@ -217,7 +217,7 @@ class RegionTrial:
 
 
 def _radius(radius: float, trial: RegionTrial, slack: float) -> float:
-    """The next radius: about the length that minimises the parabola through what is known."""
+    """The next radius: about the length that minimises the parabola through the known values."""
     if not trial.point.finite:
         return 0.1 * trial.length
     excess, length, ratio = trial.change - trial.slope, trial.length, trial.ratio(slack)
@@ -232,7 +232,7 @@ def _radius(radius: float, trial: RegionTrial, slack: float) -> float:
 
 
 def _next_state(state: State, trial: RegionTrial, radius: float, foretold: float) -> State:
-    """The state after `trial`; `foretold` is what the first region tried promised to gain."""
+    """The state after `trial`; `foretold` is the gain predicted in the first region tried."""
     rounding = rounding_of(state.value, machine_epsilon(state.x))
     plateau = state.memory.plateau.update(trial.point, rounding)
     moved = state.moved(

@@ -150,9 +150,9 @@ _PLAIN_ITERATIONS = 5
 class SplittingMemory:
     """The scaled multipliers u_i, one for each term; rho; fun(z) without the penalty.
 
-    plateau     the lowest value of the sum so far, and for how long nothing has improved
+    plateau     the lowest value of the sum so far, and the number of iterations without progress
     least_rho   rho falls no lower: with less, progress has ended before
-    relaxed     whether the answers are relaxed; those of `inner` until progress ends
+    relaxed     whether the answers are relaxed; answers of `inner` until progress ends
     """
 
     multipliers: tuple[Array, ...]

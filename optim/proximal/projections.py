@@ -72,7 +72,7 @@ class ConvexSet(Proximal):
         """
 
     def value(self, x: Array) -> Scalar:
-        """Return 0 inside, as far as rounding allows to tell, and ``inf`` outside."""
+        """Return 0 inside, up to rounding, and ``inf`` outside."""
         excess, scale = self.excess(x)
         xp = namespace(x)
         inside = excess <= machine_epsilon(x) ** 0.5 * scale

@@ -173,7 +173,7 @@ class ProximalGradient(ToleranceSolver):
         return replace(state, outcome=Outcome.STALLED)
 
     def _bases(self, problem: Problem, state: State) -> Iterator[Point]:
-        """The points where fun is replaced by its linear model; values are those of fun alone."""
+        """The points at which a linear model replaces fun; values are without the penalty."""
         x, memory = state.x, state.memory
         if memory.extrapolation and problem.remaining >= 1:
             with quiet():

@@ -1,7 +1,7 @@
 """A penalty, or a set, for each of several arrays of parameters.
 
-N. Parikh, S. Boyd, Proximal Algorithms (2014), section 2.1: the proximal operator of a separable
-sum is that of each term on its own part.
+N. Parikh, S. Boyd, Proximal Algorithms (2014), section 2.1: a separable sum has the proximal
+operator of each term on its own part.
 """
 
 from __future__ import annotations

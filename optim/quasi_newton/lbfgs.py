@@ -49,7 +49,7 @@ class History:
         return History(self.capacity, (*self.pairs, pair)[-self.capacity :])
 
     def restrict(self, part: Callable[[Array], Array], epsilon: float) -> History:
-        """The pairs on a subspace, where `part` is the projection on it; one message.
+        """The pairs on a subspace, given the projection `part` on it; one request.
 
         Pairs without positive curvature there are left out.
         """
@@ -66,9 +66,9 @@ class History:
     ) -> Array:
         """H q, the inverse Hessian's estimate times a vector; the dots stay lazy scalars.
 
-        `restrict` projects on the coordinates that may move: H_0 = scale * projection. Where the
-        steps s lie in that subspace, so does H q, and up to the scale it is what the recursion
-        gives on the subspace alone; restricting the result instead would overshoot.
+        `restrict` projects on the coordinates that may move: H_0 = scale * projection. If the steps
+        s lie in that subspace, so does H q, and up to the scale it is the result of the recursion
+        on the subspace alone; restricting the result instead would overshoot.
         """
         alphas = []
         for pair in reversed(self.pairs):
@@ -91,7 +91,7 @@ class CurvatureMemory:
 
 
 def attempts(history: History) -> tuple[History, ...]:
-    """The histories to make a direction of: if the pairs mislead the search, none of them."""
+    """The histories to make a direction of: if the pairs mislead the search, an empty one."""
     return (history, History(history.capacity)) if history else (history,)
 
 
@@ -103,10 +103,10 @@ GROWTH = 4.0
 
 
 def first_step(slope: float, history: History, known: History, last: float) -> float:
-    """The step size to try first: 1 where the pairs scale the direction.
+    """The step size to try first: 1 if the pairs scale the direction.
 
     Without pairs, steepest descent: by the scale of the pairs that were just dropped (`known`), or
-    by the `last` step size where none gave a pair, or at the very first by a vector of norm 1.
+    by the `last` step size if no step gave a pair, or at the very first by a vector of norm 1.
     """
     if history:
         return 1.0
@@ -119,9 +119,9 @@ def first_step(slope: float, history: History, known: History, last: float) -> f
 
 @dataclass(frozen=True)
 class BFGSMatrix:
-    """B v = scale * v + sum over the pairs of (y.v / s.y) y - (a.v) a, where a = B s / sqrt(s.B s).
+    """B v = scale * v + sum over the pairs of (y.v / s.y) y - (a.v) a, with a = B s / sqrt(s.B s).
 
-    The B of each a is the one of the pairs before it. Positive definite, as all s.y are.
+    The B of each a is made of the pairs before it. Positive definite, because all s.y are positive.
     """
 
     scale: Scalar
@@ -130,7 +130,7 @@ class BFGSMatrix:
 
     @classmethod
     def from_history(cls, history: History, scale: Scalar) -> BFGSMatrix:
-        """From the pairs; `scale` is for no pairs. Costs history^2 products, and one message."""
+        """From the pairs; `scale` is for no pairs. Costs history^2 products, and one request."""
         matrix = cls(1.0 / history.scale if history else scale)
         for pair in history.pairs:
             image = matrix @ pair.s

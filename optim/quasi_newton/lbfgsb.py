@@ -4,10 +4,6 @@ D. P. Bertsekas, Projected Newton methods for optimization problems with simple 
 Control Optim. 20 (1982) 221-246: the held coordinates and the projected path; M. Schmidt, D. Kim,
 S. Sra, Projected Newton-type methods in machine learning, in: Optimization for Machine Learning
 (2011), section 11.4: limited-memory pairs on the free coordinates.
-
-R. H. Byrd et al. (SIAM J. Sci. Comput. 16 (1995) 1190-1208), the usual L-BFGS-B, walk along the
-sorted breakpoints of a path. That takes a message for each on distributed vectors; here every
-operation is on whole vectors.
 """
 
 from __future__ import annotations
@@ -42,12 +38,12 @@ _NEAR = 1e-3
 
 
 def box_like(bounds: Any, x: Array) -> Box:
-    """A box that fits `x`, of what SciPy's users write.
+    """Return the box that fits `x`, from bounds as SciPy's users write them.
 
-    bounds  a `Box`; or an object with `lb` and `ub`, as `scipy.optimize.Bounds`; or one pair
+    bounds  a `Box`; or an object with `lb` and `ub`, such as `scipy.optimize.Bounds`; or one pair
             (lower, upper) for each element of x (of a table: for each column), with None for no
-            bound. Of parameters in several arrays: such bounds for each array or part, in the
-            structure of x, and None for an array without
+            bound. If x is a structure of arrays: such bounds for each array or part, in the same
+            structure, and None for an array without
     """
     if isinstance(x, Tree):
         return _box_of_trees(bounds, x)
@@ -105,7 +101,7 @@ def _bound(name: str, bound: Any, x: Array) -> Any:
 
 
 def projected_gradient(box: Box, x: Array, gradient: Array) -> Array:
-    """x - box(x - gradient), without its cancellation; it vanishes just where x is stationary."""
+    """x - box(x - gradient), without its cancellation; it vanishes only at stationary points."""
     xp = namespace(x)
     return xp.maximum(xp.minimum(gradient, x - box.lower), x - box.upper)
 
@@ -270,8 +266,8 @@ def _free(mask: Array, v: Array) -> Array:
 def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
     """The objective along the direction, projected on the box.
 
-    Where the path has bent at a bound, its slope says nothing of the pairs' curvature; a slope of 0
-    lets the search judge such a step by its gain alone.
+    If the path has bent at a bound, its slope does not show the curvature of the pairs; a slope of
+    0 lets the search judge such a step by its gain alone.
     """
     x, g, memory, d = state.x, state.gradient, state.memory, direction.vector
     box = memory.box

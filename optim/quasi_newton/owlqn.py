@@ -80,15 +80,15 @@ class L1:
         return xp.sum(self.weights * xp.abs(x))
 
     def pseudo_gradient(self, x: Array, g: Array) -> Array:
-        """The one-sided derivative where the penalised objective falls, else 0."""
+        """The one-sided derivative along which the penalised objective falls, else 0."""
         xp = namespace(x)
         shrunk = xp.sign(g) * xp.maximum(xp.abs(g) - self.weights, 0.0)
         return xp.where(x == 0.0, shrunk, g + self.weights * xp.sign(x))
 
     def align(self, d: Array, x: Array, pseudo: Array) -> Array:
-        """The direction with 0 where it would leave a kink on the wrong side.
+        """The direction with 0 for each coordinate that would leave a kink on the wrong side.
 
-        Andrew and Gao drop every coordinate that points against -pseudo. Where x != 0 that only
+        Andrew and Gao drop every coordinate that points against -pseudo. If x != 0, that only
         spoils the quasi-Newton direction: a short step stays in the orthant either way, and descent
         follows from H being positive definite. So only coordinates at the kink are aligned.
         """
@@ -100,7 +100,7 @@ class L1:
         return self._where(v, (x != 0.0) | (pseudo != 0.0))
 
     def project(self, new: Array, x: Array, pseudo: Array) -> Array:
-        """`new` with 0 for what left the orthant of `x`; where x is 0, that of -pseudo."""
+        """`new` with 0 for coordinates that left the orthant of `x`, or -pseudo if x is 0."""
         xp = namespace(x)
         orthant = xp.where(x == 0.0, -xp.sign(pseudo), xp.sign(x))
         return self._where(new, xp.sign(new) == orthant)

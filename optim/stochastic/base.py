@@ -25,7 +25,7 @@ class PerRow:
     """
 
     of_rows: ClassVar[frozenset[str]] = frozenset()
-    """Those of the slots that hold one number for each row of a table, of shape (n, 1)."""
+    """The slots that hold one number for each row of a table, of shape (n, 1)."""
     needs_table: ClassVar[bool] = False
     """Whether its formula goes along the rows of a table."""
 

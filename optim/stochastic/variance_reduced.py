@@ -200,7 +200,7 @@ class SVRG(StochasticSolver):
     full_every: int = 2
 
     full_evaluations: ClassVar[int] = 1
-    """Where the whole is known, no batch is needed."""
+    """If the whole is known, no batch is needed."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,1 +1,1 @@
-"""What a run keeps, so that another process can go on with the same bits."""
+"""Checkpoints of a run, from which another process resumes with bitwise identical steps."""

@@ -42,10 +42,10 @@ _STRUCTURES: dict[str, type] = {"dict": dict, "list": list, "tuple": tuple}
 
 @dataclass
 class Encoder:
-    """Encodes values, and collects their arrays by the place where each was first found.
+    """Encodes values, and collects their arrays by the place at which each was first found.
 
-    local   whether the arrays are NumPy's. If not, NumPy's among them are few and small: they go
-            into the document, {"local": [dtype, shape, bytes]}
+    ``local`` says whether the arrays are NumPy's. If not, NumPy's among them are few and small, and
+    go into the document: ``{"local": [dtype, shape, bytes]}``.
     """
 
     local: bool = True
@@ -53,7 +53,7 @@ class Encoder:
     _names: dict[int, str] = field(default_factory=dict)
 
     def encode(self, value: Any, place: str) -> Node:
-        """The node for `value`; `place` names it in errors, and its arrays."""
+        """Return the node for `value`; `place` names it in errors, and its arrays."""
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:
@@ -108,15 +108,14 @@ class Encoder:
 class Decoder:
     """Makes the values of nodes again.
 
-    arrays  by name
-    kinds   classes of tuples with named fields, by `structure_name`
+    It needs the arrays by name, and the classes of tuples with named fields by `structure_name`.
     """
 
     arrays: Mapping[str, Array]
     kinds: Mapping[str, type] = field(default_factory=dict)
 
     def decode(self, node: Node) -> Any:
-        """The value of `node`. Raises `Corrupted` for what no encoder writes."""
+        """Return the value of `node`. Raises `Corrupted` for a node that no encoder writes."""
         if node is None or isinstance(node, (bool, int, float, str)):
             return node
         try:
@@ -200,7 +199,7 @@ def structure_name(kind: type) -> str:
 
 
 def _state_fields(cls: Any) -> list[str]:
-    """The fields that make the object; others are what it remembers for speed."""
+    """The fields that make the object; it keeps others only for speed."""
     return [own.name for own in fields(cls) if own.init]
 
 

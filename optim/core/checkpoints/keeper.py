@@ -1,11 +1,11 @@
-"""Keepers of checkpoints: their interface, and a directory of `.npz` files, written by a thread.
+"""Checkpoint stores: their interface, and a directory of `.npz` files, written by a thread.
 
     run1/ckpt-00040.npz  ckpt-00060.npz
 
-A file gets its name once it is on the disk as a whole. It is a zip, not compressed, of
-`document.json` and the arrays as `.npy`: `numpy.load` reads it. Its comment, the end of the file,
-is the CRC-32 of all of it, taken with the comment of `_EMPTY`: no flipped bit and no missing byte
-goes unnoticed. Arrays of other libraries come by way of NumPy.
+A file gets its name once it is complete on the disk. It is a zip, not compressed, of
+`document.json` and the arrays as `.npy`: `numpy.load` reads it. Its comment, at the end of the
+file, is the CRC-32 of all of it, taken with the comment of `_EMPTY`: every flipped bit and missing
+byte is found. Arrays of other libraries are converted by NumPy.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ class NotDurable(RuntimeWarning):
 
 
 class Keeper(Protocol):
-    """Keeps checkpoints of one run, in one place; the newest valid one counts.
+    """A checkpoint store of one run; the newest valid checkpoint counts.
 
-    A checkpoint is its number, arrays by name, and a document: what JSON can hold (dicts with
-    strings as keys, lists, strings, True, False, None, and numbers, which are finite and come back
-    as they were: json.dumps writes floats so). All arrays are of one library and, where it has
-    such, of one session; their dtypes and shapes may differ, and rank 0 is a shape. They have been
-    evaluated, and none of them is written to after it was passed to `save`.
+    A checkpoint is its number, arrays by name, and a document of JSON values: dicts with strings as
+    keys, lists, strings, True, False, None, and finite numbers, which json.dumps writes exactly.
+    All arrays are of one library and, if it has sessions, of one session. Their dtypes and shapes
+    may differ, and rank 0 is a shape. They have been evaluated, and are not written to after
+    `save`.
 
-    An array library that has keepers of its own offers them by its namespace:
-    `namespace.keeper(directory)` is one for the checkpoints in `directory`, or with None for those
-    of the session itself; None if the session keeps none. Several runs may use the latter, one
-    after the other, each with numbers from 0: there the newest is the one that was saved last.
+    An array library that has stores of its own offers them by its namespace:
+    `namespace.keeper(directory)` is the store for the checkpoints in `directory`, or with None the
+    store of the session itself; None if the session keeps no checkpoints. Several runs may use the
+    store of a session, one after the other, each with numbers from 0. Its newest checkpoint is the
+    one that was saved last.
     """
 
     def save(
@@ -61,32 +62,31 @@ class Keeper(Protocol):
         *,
         wait: bool = False,
     ) -> None:
-        """Begin to keep checkpoint `number`, about the iteration; the values are those of now.
+        """Begin to write checkpoint `number`, about the iteration, with the present values.
 
-        Returns at once, and trouble is a warning; with `wait`, returns once the checkpoint would
-        survive the machine's end, and raises what went wrong. Numbers rise within a run; after
-        `load`, from the one that it gave. A kept checkpoint is never harmed by one that could not
-        be kept.
+        Returns immediately, and reports a failure as a warning. With `wait` it returns once the
+        checkpoint would survive the machine's end, and raises the error. Numbers rise within a run;
+        after `load`, from the number that it gave. A failure does not harm older checkpoints.
         """
 
     def load(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
-        """Number, arrays and document of the newest valid checkpoint; None if there is none.
+        """Return number, arrays and document of the newest valid checkpoint, or None.
 
-        Waits for what `save` has begun. Raises a ValueError that says what is wrong if there are
-        checkpoints and none of them is valid.
+        Waits for checkpoints that `save` has begun. Raises a ValueError with the cause if there are
+        checkpoints but all are invalid.
         """
 
     def recovers(self, error: Exception) -> bool:
-        """Whether `error` was a loss after which all is as at the newest checkpoint again.
+        """Whether `error` was a loss, and all arrays are again as at the newest checkpoint.
 
-        Then `load`, and going on from there, makes sense. False: the error is none of the keeper's.
-        May take as long as it takes to bring all back.
+        Then the run can `load` it and continue. False: the error does not concern the store. The
+        call may take as long as the recovery takes.
         """
 
     def close(self) -> None:
-        """Wait for what `save` has begun, and let go of threads and files. The keeper has ended.
+        """Wait for checkpoints that `save` has begun, and release threads and files.
 
-        Trouble is a warning.
+        A failure is a warning. The store cannot be used any more.
         """
 
 
@@ -99,7 +99,7 @@ class Layout:
 
     @classmethod
     def of_array(cls, x: npt.NDArray[Any]) -> Layout:
-        """That of `x`."""
+        """The layout of `x`."""
         strides = [
             0 if length == 1 else abs(s) for s, length in zip(x.strides, x.shape, strict=True)
         ]
@@ -108,7 +108,7 @@ class Layout:
         return cls(tuple(sorted(range(x.ndim), key=lambda axis: -strides[axis])), x.shape)
 
     def pack(self, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The elements of `x`, each once, in C order; no copy where they lie so."""
+        """The elements of `x`, each once, in C order; without a copy if they lie so."""
         lengths = zip(x.strides, x.shape, strict=True)
         once = tuple(slice(0, 1) if s == 0 and n > 1 else slice(None) for s, n in lengths)
         return np.asarray(x[(*once, ...)].transpose(self.axes), order="C")
@@ -159,7 +159,7 @@ def _write(member: IO[bytes], x: Array) -> None:
 
 
 class _Stream:
-    """A file as zip writes one that it cannot seek in, with the CRC-32 of what it wrote."""
+    """A file for zip to write, which cannot be sought in, with the CRC-32 of its content."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -171,7 +171,7 @@ class _Stream:
         return self._file.write(content)
 
     def flush(self) -> None:
-        """Pass on what was written."""
+        """Flush the file."""
         self._file.flush()
 
 
@@ -234,10 +234,10 @@ class _Checkpoint(NamedTuple):
 class NpzKeeper:
     """Keeps checkpoints in `directory`, which is made if need be. One thread, while it writes.
 
-    While one is being written, of those that come in the meantime the last one waits: a slow disk
-    makes checkpoints rarer, never the run slower. Each is written to a file of its own, which
-    gets its name once it is on the disk; then it is read back, and only then are all but the last
-    two deleted.
+    While one checkpoint is written, only the newest of the next ones waits: a slow disk makes
+    checkpoints rarer, but not the run slower. Each is written to a file of its own, which gets its
+    name once it is on the disk. Then it is read back, and only then are all but the last two
+    deleted.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -250,7 +250,7 @@ class NpzKeeper:
         self._trouble: Exception | None = None
 
     def numbers(self) -> list[int]:
-        """Those for which there are files, valid or not, in order."""
+        """The numbers for which there are files, valid or not, in order."""
         found = (_NAME.fullmatch(name) for name in os.listdir(self._directory))
         return sorted(int(match[1]) for match in found if match)
 
@@ -277,7 +277,7 @@ class NpzKeeper:
                 self._writer = writer
 
     def load(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
-        """See `Keeper`. A newest file that is damaged is passed over, with a warning."""
+        """See `Keeper`. If the newest file is damaged, the one before is used, with a warning."""
         self._settle()
         damaged: list[str] = []
         for number in reversed(self.numbers()):
@@ -297,7 +297,7 @@ class NpzKeeper:
         return None
 
     def recovers(self, error: Exception) -> bool:
-        """No: memory of this process is lost with it only."""
+        """False: the memory of this process is lost only together with the process."""
         return False
 
     def close(self) -> None:
@@ -316,7 +316,7 @@ class NpzKeeper:
             _warn_of(f"a checkpoint could not be written in {self._directory}: {trouble}")
 
     def _work(self) -> None:
-        """The thread: writes what waits, until nothing does."""
+        """Write the checkpoints that wait, until there are no more; runs in the thread."""
         while (checkpoint := self._next()) is not None:
             try:
                 self._write(checkpoint)
@@ -324,7 +324,7 @@ class NpzKeeper:
                 self._trouble = error
 
     def _next(self) -> _Checkpoint | None:
-        """What waits; if nothing does, the thread has ended."""
+        """Return the checkpoint that waits; without one, the thread has ended."""
         with self._changed:
             checkpoint, self._waiting = self._waiting, None
             if checkpoint is None:
@@ -386,9 +386,10 @@ def _warn_of(text: str) -> None:
 
 @dataclass(frozen=True)
 class ThroughNumPy:
-    """A keeper for arrays like `x`, which share their memory with NumPy's by DLPack.
+    """A store for arrays like `x`, which share their memory with NumPy's by DLPack.
 
-    Raises NotImplementedError for what is not in main memory, or of a dtype that NumPy lacks.
+    Raises NotImplementedError for arrays that are not in main memory, or of a dtype that NumPy
+    lacks.
     """
 
     keeper: NpzKeeper
@@ -417,7 +418,7 @@ class ThroughNumPy:
         return number, {name: xp.from_dlpack(x) for name, x in arrays.items()}, document
 
     def recovers(self, error: Exception) -> bool:
-        """No."""
+        """False, as for the store that it uses."""
         return self.keeper.recovers(error)
 
     def close(self) -> None:

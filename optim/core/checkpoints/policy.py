@@ -1,4 +1,4 @@
-"""Checkpoints of a run: what they hold, when one is kept, and whether a run may go on from it."""
+"""Checkpoints of a run: their content, their times, and whether a run may resume from them."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def _join_names(values: Mapping[str, Any]) -> str:
 
 
 Place: TypeAlias = str | os.PathLike[str] | Literal[False] | None
-"""Where checkpoints are kept: a directory; None: where the session of x says; False: nowhere."""
+"""A directory for checkpoints; None: the directory of the session of x; False: no checkpoints."""
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a run goes on from, so that its end is that of one that was never interrupted.
+    """The content of a checkpoint: a resumed run ends as if it had never been interrupted.
 
     last      the newest state, as the solver made it: its outcome, if any, is the solver's own
     best      the best one
     history   a record of each iteration
     reported  the iteration up to which callbacks were called
-    calls     of the objective, where it counts them by itself
+    calls     of the objective, if it counts them by itself
     """
 
     last: State
@@ -89,10 +89,10 @@ class Kept:
 
 @dataclass
 class Checkpoints:
-    """Those of one run: kept at its start, then each `every` iterations, and at its end.
+    """The checkpoints of one run: at its start, after each `every` iterations, and at its end.
 
     x         the start, with which all arrays of the run share library and structure
-    place     where they are, for errors
+    place     the directory, for errors
     """
 
     keeper: Keeper
@@ -117,7 +117,7 @@ class Checkpoints:
         return self._iteration is not None
 
     def save(self, kept: Kept, *, wait: bool) -> None:
-        """Begin to keep a checkpoint; with `wait`, until it is kept. Errors as `Keeper.save`."""
+        """Begin to keep a checkpoint; with `wait`, until it is kept. Raises as `Keeper.save`."""
         encoder = Encoder(local=_is_numpy(self.x))
         document = {
             "format": _FORMAT,
@@ -169,7 +169,7 @@ class Checkpoints:
         return Kept(last, best, history, document["reported"], document["calls"])
 
     def _check(self, document: Mapping[str, Any]) -> None:
-        """That the run may go on with this solver."""
+        """Refuse a checkpoint from which this solver must not continue."""
         if document.get("format") != _FORMAT:
             raise Corrupted(
                 f"the checkpoint in {self.place} has the format {document.get('format')!r}, and "
@@ -193,7 +193,7 @@ class Checkpoints:
                 )
 
     def _check_arrays(self, x: Array) -> None:
-        """That the start has the structure, shapes and dtypes of the checkpoint's x."""
+        """Refuse a start unlike the checkpoint's x in structure, shapes or dtypes."""
         kept, given = list(_types_of(x)), list(_types_of(self.x))
         if kept != given:
             raise ValueError(
@@ -205,9 +205,9 @@ class Checkpoints:
 def open_checkpoints(
     solver: Any, x: Array, checkpoint: Place, every: int, *, resume: bool
 ) -> Checkpoints | None:
-    """The checkpoints of a run from `x`; None if none are kept.
+    """Return the checkpoints of a run from `x`; None if it keeps no checkpoints.
 
-    Raises ValueError where the directory holds some and `resume` does not ask for them.
+    Raises ValueError if the directory holds some and `resume` does not ask for them.
     """
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise ValueError(
@@ -232,7 +232,7 @@ def open_checkpoints(
 
 
 def _keeper(x: Array, directory: str | os.PathLike[str] | None) -> Keeper | None:
-    """Of the array's own library, if that has keepers; else of NumPy's arrays."""
+    """The store of the array's own library, if it has one; otherwise the store for NumPy arrays."""
     _, leaf = next(iter(named_leaves(x)))
     own = getattr(namespace(leaf), "keeper", None)
     if own is not None:
