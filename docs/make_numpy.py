@@ -15,44 +15,77 @@ from docs.numpy_examples.refused import REFUSED
 from docs.numpy_examples.trial import MOST_BYTES, Trial, run_all
 
 PAGE = Path(__file__).with_name("reference") / "numpy.md"
-WORKS, PARTLY, PULLS, REFUSES = "works", "partly", "brings all", "refuses"
+WORKS, PARTLY, PULLS, REFUSES = "works", "partly", "transfers all", "not supported"
 
 _INTRODUCTION = """\
-# NumPy's functions on arrays of the servers
+# NumPy functions on distributed arrays
 
-Made by `python -m docs.make_numpy`, which runs each example below on two servers and on NumPy
-{version}, and compares values, dtypes and shapes.
+Use this page to see which NumPy functions work on distributed arrays, and at which cost. Each
+example below ran on two servers and on NumPy {version}; values, dtypes and shapes are equal unless
+the table shows an error.
+
+```python
+import numpy as np
+import distvec as dv
+
+with dv.local(servers=2, in_process=True) as ps:
+    x = ps.array(np.arange(5.0))
+    print(np.cumsum(x).numpy(), float(np.median(x)))
+```
+
+```text
+[ 0.  1.  3.  6. 10.] 2.0
+```
+
+| Names of `numpy`, `numpy.linalg` and `numpy.ndarray` | Number |
+|---|---|
+| all public names | {total} |
+| work, at least in some forms | {working} |
+| of these: not in every form | {partly} |
+| transfer all elements to the client | {pulling} |
+| not supported; the error says which call to use | {refusing} |
+| take no array | {without} |
+
+`ps.implicit_transfers` counts the transfers of all elements, and `ps.strict()` turns them into
+errors. Transfers that you request, such as `x.tolist()`, are not counted.
+
+## The examples
 
 {legend}
 
-Of the {total} public names of `numpy`, `numpy.linalg` and `numpy.ndarray` {working} work,
-{partly} of them not in every form; {pulling} bring all elements to the client, which
-`ps.implicit_transfers` counts and `ps.strict()` refuses, if that is not what they are for;
-{refusing} are refused with what to type instead; {without} take no array. Out of scope are
-`numpy.fft`, `numpy.random` (numbers at random: `ps.random`) and the other modules listed at the
-end. Arrays have rank 2 at most. What is the same for all rows of a table travels through the
-client, lazily, as in `np.broadcast_to(x, (3, n))`: 2^22 elements at most.
+After each example follows its cost, for the call and for the evaluation of its result:
 
-Two differences have no refusal. Divisions by zero, overflows, invalid values give `inf` and `nan`
-without a `RuntimeWarning`, and `np.errstate` does not change that: ask with
-`np.isfinite(x).all()`. A result of rank 0, as `x.sum()`, is a lazy array, as NumPy's
-`np.array(1.0)`, and no scalar: `isinstance(x.sum(), np.floating)` and `np.isscalar(x.sum())` are
-false. `np.issubdtype(x.sum().dtype, np.floating)` asks for the dtype, and `x.sum().item()` brings
-a Python number.
+| Text | Meaning |
+|---|---|
+| lazy | the call sends no request; the requests are sent when the result is needed |
+| eager | the call sends requests immediately |
+| 2 requests | number of requests to each server |
+| elements exchanged | servers send elements to each other |
+| borders exchanged | servers send each other at most {most} bytes |
 
-Of memory there is less to choose. `order=` is checked, and decides whether `np.asarray(T,
-order="F")` is `T` or a copy, but elements stay as they are split: by rows (C's order) or, of `T.T`,
-by columns; `np.ravel(T.T, "K")` reads them as they are. `overwrite_input=True` leaves the input as
-it was. Warnings of values, as of slices of nothing but NaN, are not given either. `bytes(x)` is the
-memory of `x.numpy()`; `bytearray(x)` goes by the elements, as Python does before 3.12 with all that
-is no buffer: write `bytearray(x.numpy())`. float16 is computed where NumPy's linear algebra has no
-loops for it.
+## Differences from NumPy
 
-Behind each example stands what a call and the evaluation of its result cost: messages to each
-server, whether they are sent at once or, lazily, when the result is asked for, and whether elements
-(or no more than {most} bytes: borders) move from server to server.
+| Subject | Here |
+|---|---|
+| rank | at most 2 |
+| division by zero, overflow, invalid values | `inf` and `nan` without a `RuntimeWarning`; test with `np.isfinite(x).all()` |
+| `np.errstate` | has no effect |
+| results of rank 0, such as `x.sum()` | lazy arrays, not scalars; `x.sum().item()` returns a Python number |
+| `np.isscalar(x.sum())` | `False`; use `np.issubdtype(x.sum().dtype, np.floating)` |
+| `order=` | validated; the partitioning does not change |
+| `overwrite_input=True` | does not change the input |
+| warnings about values, such as the mean of no elements | not issued |
+| `bytes(x)` | the memory of `x.numpy()` |
+| `bytearray(x)` | before Python 3.12 converts elements; write `bytearray(x.numpy())` |
+| float16 in linear algebra | supported, although NumPy has no loops for it |
+| a table of equal rows, such as `np.broadcast_to(x, (3, n))` | sent by the client, lazily; at most 2^22 elements |
+
+`np.asarray(T, order="F")` returns `T` itself if it is partitioned by columns, as `T.T` is, and a
+copy otherwise. `np.ravel(T.T, "K")` reads elements in memory order.
+
+Not covered are `numpy.fft`, `numpy.random` (use `ps.random`) and the other modules at the end.
 """
-_HEAD = "| name | | what works | what does not, and what is said |\n|---|---|---|---|"
+_HEAD = "| Name | Status | These calls work | These calls raise an error |\n|---|---|---|---|"
 
 
 def trials() -> dict[str, list[Trial]]:
@@ -68,7 +101,7 @@ def refusals() -> dict[str, list[Trial]]:
 
 
 def status(tried: Sequence[Trial]) -> str:
-    """What is to be said of a name, by its examples."""
+    """Return the status of a name from its examples."""
     working = sum(trial.works for trial in tried)
     if working:
         return WORKS if working == len(tried) else PARTLY
@@ -77,7 +110,7 @@ def status(tried: Sequence[Trial]) -> str:
 
 def page(tried: Mapping[str, list[Trial]], refused: Mapping[str, list[Trial]]) -> str:
     """The text of the page."""
-    parts = [_introduction(tried), "## What is refused, and why\n"]
+    parts = [_introduction(tried), "## Unsupported calls and their reasons\n"]
     for kind, trials in refused.items():
         parts[-1] += f"\n**{kind}.** {REFUSED[kind][0]}\n"
         parts[-1] += "".join(f"\n- `{one.text}`: {_reason(one)}" for one in trials) + "\n"
@@ -85,7 +118,7 @@ def page(tried: Mapping[str, list[Trial]], refused: Mapping[str, list[Trial]]) -
         parts.append(f"## {title}\n\n{_HEAD}")
         rows = (f"{prefix}{name}" for name in sorted(names, key=str.lower))
         parts[-1] += "".join(f"\n{_row(name, tried[name])}" for name in rows if name in tried)
-    parts.append("## What takes no array\n")
+    parts.append("## Names that take no array\n")
     parts[-1] += "".join(f"\n- {what}: {_listed(names)}" for what, names in no_arrays().items())
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
@@ -127,7 +160,7 @@ def _reason(trial: Trial) -> str:
     if trial.refusal:
         return f"*{trial.refusal.replace('*', chr(92) + '*')}*"
     if trial.pulls:
-        return "brings the elements to the client" + (", counted" if trial.counted else "")
+        return "transfers the elements to the client" + (", counted" if trial.counted else "")
     return f"wrong: {trial.wrong}"
 
 

@@ -17,71 +17,100 @@ from ps_backend.program.types import DTYPES
 PAGE = Path(__file__).with_name("reference") / "operations.md"
 
 _INTRODUCTION = """\
-# Operations
+# Operations: dtypes, precision and reproducibility
 
-Made from the op table (`ps_backend/program/ops.py`) by `python -m docs.make_operations`.
+Use this page to look up the elementwise functions and reductions that servers compute, the dtype of
+each result, and its precision.
 
-Elementwise functions, called as `distvec.NAME(x)`, as `x.__array_namespace__().NAME(x)`, or by
-NumPy's own name. The last columns say which dtype the result has for arguments of one dtype; `-` is
-a `TypeError`, as in NumPy or because NumPy's loop works in a dtype that the servers do not have.
+```python
+import numpy as np
+import distvec as dv
+
+with dv.local(servers=2, in_process=True) as ps:
+    x = ps.array(np.arange(4, dtype=np.int32))
+    print(dv.exp(x).dtype, np.add(x, x).dtype, x.sum().dtype)
+```
+
+```text
+float64 int32 int64
+```
+
+## Elementwise functions
+
+Call them as `dv.NAME(x)`, as `x.__array_namespace__().NAME(x)`, or by NumPy's name. The last columns
+show the dtype of the result for arguments of one dtype. `-` is a `TypeError`, as in NumPy, or because
+NumPy's loop computes in a dtype that the servers do not support.
 """
 
 _REST = """\
-What becomes of each public name of NumPy: [numpy.md](numpy.md).
+[NumPy functions](numpy.md) lists each public name of NumPy.
 
-Besides these: `where(condition, x, y)`, `clip(x, low, high)`, `astype`, `zeros_like`, `ones_like`,
-`full_like`, `empty_like`, `isclose`, `nan_to_num`; under NumPy's names `divmod`, `frexp` and
-`modf`, `real`, `imag`, `angle`, `isreal`, `iscomplex`, `isposinf`, `isneginf`, `fix`, `sinc`,
-`polyval` and `isin`.
-`ufunc.at(x, indices, values)` takes each repeated index in its turn. `ufunc.outer` of vectors is a
-table. Ufuncs take `out=`, and with it `where=`.
+Further functions are `where(condition, x, y)`, `clip(x, low, high)`, `astype`, `zeros_like`,
+`ones_like`, `full_like`, `empty_like`, `isclose` and `nan_to_num`. Under NumPy's names only:
+`divmod`, `frexp`, `modf`, `real`, `imag`, `angle`, `isreal`, `iscomplex`, `isposinf`, `isneginf`,
+`fix`, `sinc`, `polyval` and `isin`.
 
-Reductions: {reductions}, and what is made of them: `mean`, `count_nonzero`, `dot` (`@`, `vdot`,
+| Call | Effect |
+|---|---|
+| `ufunc.at(x, indices, values)` | applies each repeated index in order |
+| `ufunc.outer(x, y)` of vectors | returns a table |
+| `ufunc(..., out=y)`, `ufunc(..., out=y, where=mask)` | works as in NumPy |
+| `x[mask] = number` | assigns to the elements at which `mask` is true; lazy |
+| `x[:] = y` | assigns to all elements; lazy |
+
+## Reductions
+
+The servers compute {reductions}. Built from these are `mean`, `count_nonzero`, `dot` (`@`, `vdot`,
 `vecdot`), `norm` (1, 2, inf, any p), {statistics}.
-All but the inner products take `axis` and `keepdims`; with it the result has shape `(1,)`. They
-take `out`, `where`, `initial` and `dtype` where NumPy's do.
 
-`var` and `std` take two messages, of one sweep each: the mean, then the deviations from it. The
-functions of what is not NaN take one sweep for each of NumPy's passes. `allclose`, `array_equal`
-and `array_equiv` give a `bool`, so they evaluate; so do `nanargmin` and `nanargmax`, which raise
-where all is NaN, and `average` with weights, which raises where these sum to zero.
+All except the inner products take `axis` and `keepdims`; `keepdims=True` of a vector gives shape
+`(1,)`. They take `out`, `where`, `initial` and `dtype` if NumPy's functions do.
 
-Floats accumulate in float64, integers in int64 or, if unsigned, uint64, and what comes out is
-rounded once. So a float32 sum, mean, dot or norm is float32 as NumPy's, but mostly closer to the
-exact value: NumPy adds float32 in float32, and float16 too. Its last bits differ from NumPy's
-therefore; a sum that leaves float32 on the way, not at its end, is finite here. Sums of integers
-are those of NumPy, modulo 2^64.
+| Function | Cost |
+|---|---|
+| `var`, `std` | 2 requests, 1 pass each: first the mean, then the deviations from it |
+| functions that ignore NaN, such as `nanmean` | 1 pass for each pass of NumPy |
+| `allclose`, `array_equal`, `array_equiv` | eager: they return a `bool` |
+| `nanargmin`, `nanargmax` | eager: they raise an error if all elements are NaN |
+| `average` with weights | eager: it raises an error if the weights sum to zero |
 
-## The same bits
+## Precision
 
-For `+ - * /`, `sqrt`, comparisons, and whatever the list below does not name, an element has the
-same bits in every engine, for any number of servers and threads, and on every x86-64 processor.
-So have sums, products, inner products and norms: floats are added up in one order
-(`ps_backend/program/summation_order.py`), and nothing is contracted to fused multiply-adds. Which
-of several NaNs a result is, is left open.
+- Floats accumulate in float64, signed integers in int64 and unsigned integers in uint64. The result
+  is rounded once.
+- A float32 sum, mean, dot product or norm is float32, as in NumPy. It is mostly closer to the exact
+  value, because NumPy accumulates in float32. Its last bits can differ from NumPy's.
+- A float32 or float16 sum whose partial sums exceed the range of its dtype is finite here, if its
+  final value fits.
+- Sums of integers equal NumPy's, modulo 2^64.
+- float16 is rounded after each operation. Expressions with float16 run NumPy's loops, never compiled
+  kernels: they need less memory, not less time.
+- Integers wrap around. A Python integer that the dtype cannot hold raises `OverflowError`, as in
+  NumPy 2.
+- Complex numbers are not supported.
 
-Of these functions NumPy, or the C library beneath NumPy and SciPy, has versions for several
-instruction sets, which may differ in last bits:
+## Reproducibility
+
+`+ - * /`, `sqrt`, comparisons and all functions outside the list below are bitwise identical in
+every engine, for any number of servers and threads, and on every x86-64 processor. So are sums,
+products, inner products and norms: floats are added in one order, and multiplications and additions
+are not fused. If several operands are NaN, the payload of the NaN in the result is unspecified.
+
+The following functions come from NumPy, or from the C library below NumPy and SciPy. These have
+versions for several instruction sets, which can differ in the last bits:
 {varying}.
-All engines call the same version, so that they agree on one machine; between processors of
-different kinds they need not, nor does what is made of them. Products of tables, decompositions and
-`T.T @ U` have the bits of BLAS and LAPACK, which choose by the processor too. Sums along axis 0 do
-not depend on the processor, but may in last bits on what else is computed in the same sweep.
 
-`distvec status` and `ps.client.status()` show two digests of each server, of its arithmetic
-(`bits`) and of the functions above (`functions`), on known values: servers that have both alike
-compute alike. Computing them takes some ten milliseconds, when a server is first asked.
+| Computation | Bitwise identical for |
+|---|---|
+| functions in this list | any number of servers on processors of one kind |
+| products of tables, decompositions, `T.T @ U` | the BLAS and LAPACK version on processors of one kind |
+| sums along axis 0 | any processor, if the same expressions are evaluated in the same pass |
 
-float16 is rounded after each operation, integers wrap around, and a Python integer that the dtype
-of the array cannot hold is an `OverflowError`, as in NumPy 2. What has a float16 in it runs NumPy's
-own loops, never compiled ones: it takes less memory, not less time. Complex numbers are refused.
+`distvec status` and `ps.client.status()` show two digests of each server, computed on known values:
+`bits` for its arithmetic and `functions` for the functions above. Servers with equal digests compute
+equal results. A server computes the digests at the first status request, in about 10 ms.
 
-`x[mask] = number` sets where a boolean vector is true, `x[:] = y` sets all; both are lazy.
-
-## The array API standard
-
-`x.__array_namespace__()` has every function of version {version}, for ranks 0 to 2:
-see [array_api.md](array_api.md).
+See also: [The array API standard](array_api.md), version {version} with ranks 0 to 2.
 """
 
 

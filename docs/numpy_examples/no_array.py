@@ -8,17 +8,17 @@ import numpy as np
 
 _OTHERS = {
     "Constants": "e euler_gamma inf nan newaxis pi True_ False_ little_endian __version__",
-    "Of dtypes": "dtype finfo iinfo issubdtype isdtype promote_types mintypecode typename "
-    "typecodes sctypeDict ScalarType datetime_data __array_namespace_info__",
-    "Of shapes and indices, which the client computes": "broadcast_shapes ndindex s_ index_exp "
+    "Dtypes and their properties": "dtype finfo iinfo issubdtype isdtype promote_types "
+    "mintypecode typename typecodes sctypeDict ScalarType datetime_data __array_namespace_info__",
+    "Shapes and indices, which the client computes": "broadcast_shapes ndindex s_ index_exp "
     "mgrid ogrid indices diag_indices tril_indices triu_indices mask_indices",
-    "Windows, to be put on the servers by `session.array(...)`": "bartlett blackman hamming "
+    "Windows; copy them to the servers with `session.array(...)`": "bartlett blackman hamming "
     "hanning kaiser",
-    "Settings, and what NumPy says of itself": "errstate geterr seterr geterrcall seterrcall "
+    "Settings and information": "errstate geterr seterr geterrcall seterrcall "
     "getbufsize setbufsize printoptions get_printoptions set_printoptions get_include info "
     "show_config show_runtime test",
-    "Texts of single numbers": "base_repr binary_repr",
-    "Files, whose arrays go to the servers by `session.array(...)`": "load fromregex memmap",
+    "Strings of single numbers": "base_repr binary_repr",
+    "Files; copy their arrays to the servers with `session.array(...)`": "load fromregex memmap",
     "Other classes": "ndarray flatiter recarray record busdaycalendar",
 }
 

@@ -14,10 +14,17 @@ LENGTH = 2000
 COLUMNS = 4
 
 LEGEND = """\
-`x`, `y` vectors of float64; `u` in (-1, 1), `p` positive, `e` ascending, `z` with NaN; `f` of
-float32; `i`, `j` of int64 from 1 to 9, `o` a permutation; `m`, `w` of bool; `T`, `U` tables of 2000
-rows and 4 columns; `s` a number. All these are on two servers. `A`, `B` are small (4, 4) and the
-client keeps them, as it does `T.T @ T`. `v` is a NumPy array of 4 numbers, `file` an open file."""
+| Name | Value |
+|---|---|
+| `x`, `y` | vectors of 2,000 float64 |
+| `u`, `p` | vectors in (-1, 1), and of positive numbers |
+| `e`, `z` | ascending vector, and vector with NaN |
+| `f` | vector of float32 |
+| `i`, `j`, `o` | vectors of int64: two from 1 to 9, and a permutation |
+| `m`, `w` | vectors of bool |
+| `T`, `U` | tables of 2,000 rows and 4 columns |
+| `A`, `B` | small (4, 4) matrices, stored on the client, as `T.T @ T` is |
+| `v`, `s`, `file` | NumPy array of 4 numbers, a number, an open file |"""
 
 
 @cache

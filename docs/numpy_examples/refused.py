@@ -1,4 +1,4 @@
-"""What servers refuse, by kind: why, and examples whose errors docs/reference/numpy.md shows."""
+"""Unsupported calls by kind, with reasons and examples for docs/reference/numpy.md."""
 
 from __future__ import annotations
 
@@ -9,70 +9,64 @@ REFUSED: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "More than two axes": (
             (
-                "The rows of a table are shared out to the servers, and a row is one piece of "
-                "memory: there is no third axis."
+                "The rows of a table are distributed over the servers, and each row is "
+                "contiguous. There is no third axis."
             ),
             ("np.stack([T, U])", "x[:, None, None]", "np.add.outer(T, x)"),
         ),
         "Other dtypes": (
             (
-                "Kernels compute with booleans, integers of 1 to 8 bytes and floats of 2 to 8, "
-                "in the order of bytes of the machine."
+                "Kernels support booleans, integers of 1 to 8 bytes and floats of 2 to 8 "
+                "bytes, in native byte order."
             ),
             ("x.astype(complex)", "np.array(['a'], like=x)", "x.astype('>f8')"),
         ),
         "Memory": (
             (
-                "The elements are in the memory of other processes, and a program may put an "
-                "array elsewhere."
+                "The elements are in the memory of other processes, and evaluation can move "
+                "an array."
             ),
             ("x.strides", "x.view(np.int64)", "x.tobytes()"),
         ),
         "Assignments into slices": (
             (
-                "A slice is an array of its own and no view, so what is written into it would "
-                "be lost. `x[1:3] = y` and `x[1:3] += y` change `x`."
+                "A slice is a copy, not a view, so an assignment into it would be lost. "
+                "`x[1:3] = y` and `x[1:3] += y` change `x`."
             ),
             ("y = x[1:3]; y[0] = 1.0; y", "np.fill_diagonal(T[:, 1:], 0.0)"),
         ),
-        "Functions of the client for each element": (
-            "Servers run programs made of the operations that they know, and no Python of yours.",
+        "Python functions applied to each element": (
+            "Servers run built-in operations, not Python code.",
             ("np.vectorize(abs)(x)", "np.apply_along_axis(np.sum, 1, T)"),
         ),
-        "Arrays of the client as operands": (
+        "Long client arrays as operands": (
             (
-                "What is as long as an array of the servers is put there once, and not with "
-                "each program that uses it. A row of a table travels."
+                "Copy an array of full length to the servers once, so that it is not sent with "
+                "each request. A single row of a table is sent along."
             ),
             ("x + [1.0] * 2000", "T * np.ones((2000, 4))"),
         ),
         "Small arguments from the servers": (
             (
-                "Where NumPy's function needs the values of an argument, as where bins begin, "
-                "they would come to the client without a word."
+                "If NumPy needs the values of an argument on the client, such as the edges of "
+                "bins, the transfer must be explicit."
             ),
             ("np.histogram(x, e)", "np.add.reduceat(x, o)", "np.delete(T, i[:2] % 4, axis=1)"),
         ),
         "Steps that depend on the step before": (
-            (
-                "Servers work at the same time, so a running result needs an operation that can "
-                "be applied to blocks in any grouping."
-            ),
+            ("Servers work in parallel, so an accumulation needs an associative operation."),
             ("np.subtract.accumulate(x)", "np.subtract.reduce(x)"),
         ),
         "Elements that would stay undefined": (
-            "NumPy leaves in them what was in memory.",
+            "NumPy leaves these elements uninitialized.",
             ("np.add(x, y, where=m)",),
         ),
         "Linear algebra of large square tables": (
-            (
-                "Solving and inverting is done by the client, for small ones: those of columns, "
-                "as `T.T @ T`."
-            ),
+            ("The client solves and inverts matrices, so they must be small, such as `T.T @ T`."),
             ("np.linalg.cholesky(np.eye(2100, like=x))",),
         ),
         "Files": (
-            "NumPy writes what the client has. `distvec.save` lets the servers write.",
+            "NumPy writes from the client's memory. With `distvec.save`, the servers write.",
             ("np.save(file, x)",),
         ),
     }

@@ -54,12 +54,12 @@ class Trial:
     def cost(self) -> str:
         """What a call costs, for people."""
         if not self.messages:
-            return "no message"
-        when = "lazy" if self.is_lazy else "at once"
-        cost = f"{when}, {self.messages} message{'s' if self.messages > 1 else ''}"
+            return "no request"
+        when = "lazy" if self.is_lazy else "eager"
+        cost = f"{when}, {self.messages} request{'s' if self.messages > 1 else ''}"
         if not self.peer_bytes:
             return cost
-        return f"{cost}, {'elements' if self.peer_bytes > MOST_BYTES else 'borders'} move"
+        return f"{cost}, {'elements' if self.peer_bytes > MOST_BYTES else 'borders'} exchanged"
 
 
 def run(text: str, session: dv.Session, small: dict[str, np.ndarray], *put: Put) -> Trial:

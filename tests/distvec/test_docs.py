@@ -99,11 +99,6 @@ def test_the_page_on_gradients_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert others[3:] == ["[-1.  0.  1.]", "[-0.881  0.622] [0.105 0.235]"]
 
 
-def test_the_page_on_the_array_api_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("reference/array_api.md")
-    assert capsys.readouterr().out.splitlines() == ["[1. 2. 3.] [2 1 1]", "[1. 2. 4. 7.]", "2"]
-
-
 def test_the_page_on_rows_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("how-to/rows.md")
     assert capsys.readouterr().out.splitlines() == [

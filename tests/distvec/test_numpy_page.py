@@ -16,7 +16,8 @@ from docs.numpy_examples.trial import Trial, difference
 Tried = dict[str, list[Trial]]
 
 TELLS = re.compile(
-    r"\b(write|pull|put|take|give|use|call|cast|convert|compare|say|leave|index|evaluate)\b", re.I
+    r"\b(copy|pass|write|pull|put|take|give|use|call|cast|convert|compare|say|leave|index|evaluate)\b",
+    re.I,
 )
 ASKED_FOR = {"x.tolist()", "np.broadcast_to(x, (3, 2000))"}
 """What brings all elements to the client, and the page says so."""
