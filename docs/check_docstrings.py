@@ -65,7 +65,7 @@ def errors(name: str, thing: Any) -> list[str]:
     if isinstance(thing, EnumType):  # its members are attributes; its call has Python's parameters
         waived |= {"PR01"}
     if (inspect.getdoc(thing) or "").startswith("Deprecated: "):  # it names the one to use
-        waived |= {"PR01", "RT01"}
+        waived |= {"PR01", "RT01", "EX01"}
     if inspect.isfunction(thing):
         thing = _property_of(thing) or thing  # described as an attribute, without Returns
     report = validate(name, _Validator, thing=thing)

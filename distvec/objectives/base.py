@@ -27,14 +27,15 @@ Arrays = tuple[Array, ...]
 
 
 class ObjectiveBase(ABC):
-    """``objective(x) -> (value, gradient)``: the weighted mean of a loss over rows, and a penalty.
+    """Base class of objectives: the weighted mean of a loss over rows, and a penalty.
 
-    Value and gradient hold the smooth part of the penalty; the rest is for the solver, which
-    ``minimize`` chooses. Intercepts are never penalised. With ``standardization`` the penalty is of
-    the coefficients times the standard deviations of their features, as in MLlib; features that are
-    the same in all rows have no part then. Data is never rewritten.
+    ``objective(x)`` returns value and gradient, with the smooth part of the penalty. The rest of
+    the penalty is for the solver, which ``minimize`` chooses. Intercepts are never penalised. With
+    ``standardization`` the penalty applies to the coefficients times the standard deviations of
+    their features, as in MLlib. Features that are constant are left out then. Data is never
+    rewritten.
 
-    Subclasses say what the mean is. They set ``loss`` and ``intercept``, and then call
+    Subclasses implement the mean. They set ``loss`` and ``intercept``, and then call
     ``_set_penalty``.
     """
 
@@ -80,23 +81,46 @@ class ObjectiveBase(ABC):
 
     @property
     def standardization(self) -> bool:
-        """Whether the penalty is of the coefficients of standardized features."""
+        """Whether the penalty applies to the coefficients of standardized features."""
         return self._scales is not None
 
     def with_penalty(self, penalty: Penalty | None) -> Self:
-        """The same rows, and what is known of them, under another penalty."""
+        """Return an objective over the same rows with another penalty.
+
+        Parameters
+        ----------
+        penalty : Proximal, list or dict, optional
+            The penalty, such as ``optim.SquaredL2Norm(0.1)``. By default there is no penalty.
+
+        Returns
+        -------
+        Objective
+            It shares the rows with this objective: closing one closes both.
+        """
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.penalty, other._terms = penalty, self._terms_of(penalty)
         return other
 
     def start(self, model: Any = None) -> Any:
-        """Where ``minimize`` starts: zeros, or small random values where zeros are a saddle.
+        """Return a start for ``minimize``: zeros, or random values if zeros are a saddle point.
 
-        With a ``model``, or its parameters, fitted to as many features as these rows have or fewer:
-        those, and the above for features that it does not know, which come after its own. An
-        intercept is its last row, and stays the last. Parameters are over all features, NumPy's or
-        on the servers. ValueError where it has more features, or other columns.
+        Parameters
+        ----------
+        model : Model, array or dict of arrays, optional
+            A model, or its parameters, fitted to the first of these features. The start has its
+            values for the features that it knows, and for the intercept, which is the last row.
+            Parameters cover all features. They are NumPy arrays or live on the servers.
+
+        Returns
+        -------
+        array or dict of arrays
+            The parameters, in the form that the loss needs.
+
+        Raises
+        ------
+        ValueError
+            If ``model`` has more features than these rows, or tables with other columns.
         """
         starts = [self._start(one) for one in self._parameters]
         if isinstance(model, Model):
@@ -128,8 +152,25 @@ class ObjectiveBase(ABC):
         return value + smooth, self._given(self._with_slopes(arrays, self._used(gradients)))
 
     def hessp(self, x: Any, v: Any) -> Any:
-        """The Hessian of what a call gives at ``x``, times ``v``; NotImplementedError for losses
-        that have none."""
+        """Return the product of the Hessian at ``x`` with a vector.
+
+        Parameters
+        ----------
+        x : array or dict of arrays
+            The point.
+        v : array or dict of arrays
+            The vector, like ``x``.
+
+        Returns
+        -------
+        array or dict of arrays
+            The product, like ``x``.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss has no products with its Hessian.
+        """
         if not self.loss.has_products:
             raise NotImplementedError(
                 f"{type(self.loss).__name__} has no products with its Hessian; "
@@ -144,13 +185,35 @@ class ObjectiveBase(ABC):
         return self._given(self._sums(self._used(found), bent))
 
     def penalty_value(self, x: Any) -> Scalar:
-        """All of the penalty at ``x``."""
+        """Return the value of the whole penalty.
+
+        Parameters
+        ----------
+        x : array or dict of arrays
+            The point.
+
+        Returns
+        -------
+        scalar
+            The smooth part and the rest.
+        """
         arrays = self._arrays(x)
         pairs = zip(self._terms, self._scaled(arrays), strict=True)
         return self._quadratic_value(arrays) + sum(term.kinked_value(y) for term, y in pairs)
 
     def total(self, x: Any) -> Scalar:
-        """What is minimised: the mean loss and all of the penalty, at ``x``."""
+        """Return the minimised value: the mean loss plus the whole penalty.
+
+        Parameters
+        ----------
+        x : array or dict of arrays
+            The point.
+
+        Returns
+        -------
+        scalar
+            The value.
+        """
         return self._mean(self._used(self._arrays(x)))[0] + self.penalty_value(x)
 
     def minimize(
@@ -166,23 +229,54 @@ class ObjectiveBase(ABC):
         resume: bool = False,
         **options: Any,
     ) -> Result:
-        """The minimum of mean loss and penalty, from ``x0`` or ``start()``.
+        """Minimise the mean loss plus the penalty.
 
-        method      a name as of ``optim.minimize``. None: "L-BFGS"; "OWL-QN" with an l1 norm;
-                    "L-BFGS-B" with bounds; "proximal-gradient" with both or any other penalty
-        bounds      as for "L-BFGS-B", in a dict where the parameters are one. Numbers, as in
-                    ``Box(0.0, inf)``, bound the features and leave an intercept free
-        callback    called as callback(state) after each iteration; True ends the run
-        progress    True for a progress bar, or a callable(state)
-        checkpoint, every, resume  as for ``Solver.minimize``: a directory from which a run that
-                    broke off goes on with the same bits
-        options     those of the solver: ``max_iterations=100``, ``gradient_tolerance=1e-6``
+        Parameters
+        ----------
+        x0 : array or dict of arrays, optional
+            The start. By default ``start()``.
+        method : str, optional
+            The name of a solver, as in ``optim.minimize``. The default is ``"L-BFGS"``; with an l1
+            norm ``"OWL-QN"``; with bounds ``"L-BFGS-B"``; with both, or any other penalty,
+            ``"proximal-gradient"``.
+        bounds : Box or pairs, optional
+            Bounds as for ``"L-BFGS-B"``, in a dict if the parameters are a dict. Numbers, as in
+            ``Box(0.0, inf)``, bound the features and leave the intercept free.
+        callback : callable, optional
+            Called as ``callback(state)`` after each iteration. If it returns True, the run ends.
+        progress : bool or callable, default False
+            True shows a progress bar. A function is called with the state.
+        checkpoint : path, optional
+            A directory for checkpoints, as in ``Solver.minimize``.
+        every : int, default 20
+            Iterations between checkpoints.
+        resume : bool, default False
+            Whether to continue from the newest checkpoint. The result is bitwise identical to the
+            result of an uninterrupted run.
+        **options
+            Options of the solver, such as ``max_iterations=100`` or ``gradient_tolerance=1e-6``.
 
-        Returns ``optim``'s result. With standardization the solver sees the coefficients times the
-        deviations, as in MLlib, and its tolerances are of gradients by these; the result is in the
-        coefficients themselves. A step to where value or gradient is not finite is shortened; at
-        the start that is ``NotFinite``, a LossError. At the kinks of a loss solvers stop near a
-        minimum only, which a RuntimeWarning says: smoothing helps.
+        Returns
+        -------
+        Result
+            The result of the solver, as ``optim`` defines it. ``result.x`` has the form of ``x0``.
+
+        Raises
+        ------
+        NotFinite
+            If value or gradient is not finite at the start. Later, the solver shortens its step.
+
+        Warns
+        -----
+        RuntimeWarning
+            If the loss has kinks and the solver is for smooth functions: it stops near a minimum
+            only. Use a loss with ``smoothing``.
+
+        Notes
+        -----
+        With standardization the solver works on the coefficients times the standard deviations, as
+        MLlib does, and its tolerances apply to gradients by them. The result contains the
+        coefficients.
         """
         x0 = self.start() if x0 is None else as_user_structure(as_start(x0))
         start = self._arrays(x0)
@@ -205,26 +299,26 @@ class ObjectiveBase(ABC):
         return found
 
     def fit(self, x0: Any = None, method: str | None = None, **options: Any) -> Model:
-        """``minimize``, and the model of the parameters that it finds.
+        """Minimise, and return the model of the parameters found.
 
         Parameters
         ----------
         x0 : array or dict of arrays, optional
-            The start, by default ``start()``.
+            The start. By default ``start()``.
         method : str, optional
-            The solver, by default one that suits loss and penalty.
+            The name of a solver. By default one that suits loss and penalty.
         **options
             The other arguments of ``minimize``.
 
         Returns
         -------
         Model
-            ``model.result`` has what the solver says.
+            The model. ``model.result`` is the result of the solver.
 
         Warns
         -----
         RuntimeWarning
-            If the solver found no minimum, with the reason.
+            If the solver did not converge, with the reason.
         """
         found = self.minimize(x0, method, **options)
         if not found.success:
@@ -235,7 +329,18 @@ class ObjectiveBase(ABC):
 
     @abstractmethod
     def model(self, x: Any) -> Model:
-        """``x`` as a model, which knows its loss, intercept and features."""
+        """Return parameters as a model with the loss, intercept and features of this objective.
+
+        Parameters
+        ----------
+        x : array or dict of arrays
+            The parameters, such as ``result.x``.
+
+        Returns
+        -------
+        Model
+            It predicts, and can be saved.
+        """
 
     def _remember(self, x: Any) -> None:  # noqa: B027  # what is in memory need not
         """Know ``x`` as parameters of this objective."""

@@ -74,25 +74,57 @@ Values = npt.NDArray[Any]
 
 
 class Objective(ObjectiveBase):
-    """``objective(x) -> (value, gradient)``: the mean of a loss over rows, and a penalty.
+    """Mean of a loss over rows in memory, plus a penalty.
 
-        objective = Objective((X, y), loss=Huber(), penalty=ElasticNet(l1=0.0, l2=1e-4))
-        result = objective.minimize()
+    ``objective(x)`` returns value and gradient. Value and gradient contain the smooth part of the
+    penalty. ``minimize`` and ``fit`` pass the rest of it to the solver.
 
-    ``rows`` is a pair: features, a SciPy sparse matrix or an array ``(rows, n)``, and labels; or
-    ``Rows(X, y, weights=..., offsets=..., groups=..., events=...)``. Features keep float32; sparse
-    ones over many columns are kept by columns as well, as an evaluation is faster so.
-    Labels are what the loss takes; of two classes {0, 1} or {-1, 1}, or two values of which
-    ``positive_label`` is +1.
+    Parameters
+    ----------
+    rows : Rows or tuple
+        A pair of features and labels, or ``Rows(X, y, weights=..., offsets=..., groups=...,
+        events=...)``. Features are a SciPy sparse matrix or an array, ``(rows, n)``.
+    loss : Loss
+        The loss, such as ``Logistic()``, or a function with ``row_loss`` or ``block_loss``.
+    penalty : Proximal, list or dict, optional
+        The penalty, such as ``optim.ElasticNet(l1=0.0, l2=1e-4)``. A list is a sum. A dict has a
+        penalty for each parameter.
+    intercept : bool, default False
+        Whether the parameters have one more row, the last, which is added to every margin and not
+        penalised.
+    standardization : bool, default False
+        Whether the penalty applies to the coefficients of standardized features, as in MLlib.
+    positive_label : float, optional
+        For losses of two classes, the label of the positive class. By default labels are {0, 1} or
+        {-1, 1}.
+    seed : int, default 0
+        Seed of the random values that some losses start from.
 
-    ``value`` is the weighted sum of the losses divided by the sum of the weights, with the smooth
-    part of the ``penalty``; solvers that take the rest are told by ``minimize``. ``x`` is an array,
-    or a dict of arrays where the loss says so; ``objective.start()`` makes one. With ``intercept``
-    it has one more row, the last, which is added to every margin and not penalised.
+    Raises
+    ------
+    TypeError, ValueError
+        If rows, labels, loss and penalty do not fit together, or if numbers are not finite.
 
-    ``standardization`` makes the penalty that of standardized features, as MLlib means it. ``seed``
-    is of the random values that some losses start from. ``distvec.spark.Objective`` is the same
-    over rows in Spark.
+    See Also
+    --------
+    distvec.spark.Objective : The same for the rows of a DataFrame.
+
+    Notes
+    -----
+    The mean is the weighted sum of the losses divided by the sum of the weights. Features keep the
+    dtype float32. Sparse features over many columns are also stored by columns if an evaluation is
+    faster so.
+
+    Examples
+    --------
+    >>> from distvec.losses import Huber, Objective
+    >>> X, y = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([2.0, 4.0, 6.0, 50.0])
+    >>> objective = Objective((X, y), loss=Huber(), penalty=optim.SquaredL2Norm(0.01))
+    >>> result = objective.minimize()
+    >>> result.success, result.x.round(1)
+    (True, array([2.3]))
+    >>> objective.fit().predict([[10.0]]).round(0)
+    array([23.])
     """
 
     def __init__(
@@ -128,33 +160,54 @@ class Objective(ObjectiveBase):
 
     @property
     def dimension(self) -> int:
-        """Rows of the parameters: the number of features, and one more with an intercept."""
+        """Number of rows of the parameters: the features, plus one for an intercept."""
         return self.features + self.intercept
 
     @property
     def layouts(self) -> dict[int, str]:
-        """How products go over the elements, with what was measured, under the number 0."""
+        """The order in which products take the elements, and the reason, under the key 0."""
         return {0: self.data.layout}
 
     @property
     def weight_sum(self) -> float:
-        """Sum of the row weights; the number of rows if there are none."""
+        """Sum of the row weights; the number of rows if there are no weights."""
         return self.data.weight_sum
 
     def minibatches(
         self, batch_size: int, *, shuffle: bool = True, fixed: bool = True, seed: int = 0
     ) -> SampledObjective:
-        """This objective for solvers that see ``batch_size`` rows at a time, such as "SGD".
+        """Return this objective with minibatches, for stochastic solvers such as ``"SGD"``.
 
-        shuffle   a new order in each epoch; False: always the same
-        fixed     the batches are the same in each epoch, random samples, and their order changes:
-                  the rows are copied once. False: the order of the rows changes, each batch is a
-                  copy, and solvers that keep a gradient for each ("SAG") refuse
-        seed      of samples and orders: the same seed, the same batches
+        Parameters
+        ----------
+        batch_size : int
+            The number of rows of a batch.
+        shuffle : bool, default True
+            Whether each epoch has a new order.
+        fixed : bool, default True
+            Whether the batches are the same in each epoch, as random samples, so that only their
+            order changes. The rows are copied once. With False the order of the rows changes and
+            each batch is a copy. Solvers that store a gradient for each batch (``"SAG"``) need
+            True.
+        seed : int, default 0
+            Seed of samples and orders.
 
-        The value of a batch is the weighted sum of its losses, times the number of batches, divided
-        by the sum of all weights; with the penalty. So their mean is the objective. ValueError for
-        losses that compare rows with others, as Cox's.
+        Returns
+        -------
+        SampledObjective
+            The objective, with its batches.
+
+        Raises
+        ------
+        ValueError
+            If the loss compares rows with one another, as ``Cox`` does; if an argument is out of
+            range.
+
+        Notes
+        -----
+        The value of a batch is the weighted sum of its losses, times the number of batches,
+        divided by the sum of all weights, plus the penalty. So the mean over all batches is the
+        objective.
         """
         if isinstance(self.loss, PhasedLoss) or self.loss.order:
             raise ValueError(f"{self.loss} compares rows with others: it has no minibatches")
@@ -166,8 +219,24 @@ class Objective(ObjectiveBase):
         return sampled
 
     def margins(self, x: Any, features: Any = None) -> Floats:
-        """What the model ``x`` says of each row, with its offset, or of each row of other
-        ``features``: margins, ``(rows,)``; of k classes ``(rows, k)``. ``model(x)`` says more."""
+        """Return the margins of rows: linear predictors rather than probabilities.
+
+        Parameters
+        ----------
+        x : array or dict of arrays
+            The parameters.
+        features : array or SciPy sparse matrix, optional
+            Other rows, ``(rows, n)``. By default the rows of this objective, with their offsets.
+
+        Returns
+        -------
+        array of float64, (rows,) or (rows, k)
+            A margin, or one for each of ``k`` classes.
+
+        See Also
+        --------
+        model : For probabilities and labels.
+        """
         if features is not None:
             return self.model(x).margins(features)
         return self.loss.scores(self.data, self._arrays(x), intercept=self.intercept)
@@ -178,7 +247,18 @@ class Objective(ObjectiveBase):
         return self.margins(x, features)
 
     def model(self, x: Any) -> Model:
-        """``x`` as a model, which knows its loss, intercept and classes: asked, saved, loaded."""
+        """Return parameters as a model with the loss, intercept and classes of this objective.
+
+        Parameters
+        ----------
+        x : array or dict of arrays
+            The parameters, such as ``result.x``.
+
+        Returns
+        -------
+        Model
+            It predicts, and can be saved.
+        """
         arrays = self._arrays(x)
         return Model(
             self._given(arrays), loss=self.loss, intercept=self.intercept, classes=self.classes

@@ -102,39 +102,52 @@ _COORDINATES = "coordinates"
 
 
 class Model:
-    """Fitted parameters that know their loss, intercept and features.
+    """Fitted parameters together with their loss, intercept and features.
 
-        model = objective.fit()  # or objective.model(result.x)
-        model.predict(X), model.coefficients, model.intercept
-        model.save("model.safetensors")
-        Model.load("model.safetensors").margins(X)
+    ``objective.fit()`` and ``objective.model(x)`` make one.
 
     Parameters
     ----------
     x : array or dict of arrays
-        As the loss has its parameters: a row for each feature and, with ``intercept``, one more.
-        NumPy's, or on the servers: then ``numpy()`` has what the methods for rows in memory need.
+        The parameters: a row for each feature and, with ``intercept``, one more. NumPy arrays, or
+        arrays on the servers.
     loss : Loss
-        Bound to its classes, as ``objective.loss`` is.
+        The loss, bound to its classes, as ``objective.loss`` is.
     intercept : bool, default False
-        Whether the last row of ``x`` is one.
+        Whether the last row of ``x`` is an intercept.
     num_features : int, optional
-        How many features rows have. By default as many as ``x`` has rows, without the intercept.
+        The number of features of the rows. By default the rows of ``x`` without the intercept.
     coordinates : array of int64, optional
-        Which features ``x`` has rows for, ascending; the others have the weight 0.
+        The features that ``x`` has rows for, ascending. The other weights are 0.
     classes : pair of numbers, optional
-        The labels of the negative and the positive class of a loss of two, by default 0 and 1.
+        The labels of the negative and the positive class of a loss of two classes. By default 0
+        and 1.
     features : str or list of str, default "features"
         The column of features in DataFrames, or columns of numbers.
 
     Raises
     ------
     ValueError, TypeError
-        Where ``x`` has other shapes than these words say.
+        If ``x`` does not have the shape and dtype that the other arguments imply.
+
+    See Also
+    --------
+    distvec.spark.Model : The same with methods for DataFrames. It reads the same files.
 
     Notes
     -----
-    ``distvec.spark.Model`` is the same for DataFrames, and reads the same files.
+    Methods for rows in memory need NumPy arrays: use ``model.numpy()`` if the parameters are on
+    the servers.
+
+    Examples
+    --------
+    >>> from distvec.losses import Logistic, Model
+    >>> model = Model(np.array([2.0, -1.0, 0.5]), loss=Logistic(), intercept=True)
+    >>> model.margins([[1.0, 1.0]]), model.predict([[1.0, 1.0]])
+    (array([1.5]), array([1.]))
+    >>> model.save("model.safetensors")
+    >>> Model.load("model.safetensors").probabilities([[1.0, 1.0]]).round(2)
+    array([[0.18, 0.82]])
     """
 
     result: Result | None = None
@@ -192,14 +205,14 @@ class Model:
 
     @property
     def x(self) -> Any:
-        """The parameters as the solver had them: see ``coordinates`` and ``has_intercept``."""
+        """The parameters as the solver had them; see ``coordinates`` and ``has_intercept``."""
         return as_given(self.arrays, self.loss.parameters)
 
     @property
     def coefficients(self) -> Any:
-        """Over all features, without the intercept: an array, or a dict of arrays.
+        """The parameters over all features without the intercept: an array, or a dict of arrays.
 
-        After ``compact`` features that no row had are 0; on the servers that is a lazy array.
+        Features that ``compact`` left out have the weight 0. On the servers the array is lazy.
         """
         whole = self.whole()
         cut = [
@@ -210,7 +223,10 @@ class Model:
 
     @property
     def intercept(self) -> Any:
-        """A number, or one for each class; 0 without one. From the servers in one message."""
+        """The intercept: a number, or one for each class; 0 without an intercept.
+
+        Reading it from the servers takes one request.
+        """
         for one, array in zip(self.loss.parameters, self.arrays, strict=True):
             if one.takes_intercept:
                 if not self.has_intercept:
@@ -220,11 +236,17 @@ class Model:
 
     @property
     def is_local(self) -> bool:
-        """Whether all arrays are NumPy's."""
+        """Whether all parameters are NumPy arrays."""
         return not any(isinstance(one, Handle) for one in self._all_arrays())
 
     def whole(self) -> Self:
-        """The same over all features: itself, unless ``compact`` left some out. Lazy."""
+        """Return the same model over all features.
+
+        Returns
+        -------
+        Model
+            The model itself, unless ``compact`` left features out. Lazy.
+        """
         if self.coordinates is None:
             return self
         arrays = [
@@ -234,7 +256,17 @@ class Model:
         return self._with(arrays, None)
 
     def numpy(self) -> Self:
-        """The same with NumPy's arrays: all of it comes to this process."""
+        """Return the same model with NumPy arrays.
+
+        Returns
+        -------
+        Model
+            The model itself if it is local.
+
+        Notes
+        -----
+        All parameters are copied to this process.
+        """
         if self.is_local:
             return self
         coordinates = None if self.coordinates is None else _on_client(self.coordinates)
@@ -255,7 +287,9 @@ class Model:
     # --- what it says of rows ---------------------------------------------------------------------
 
     def margins(self, data: Any) -> Floats:
-        """Margins ``<x, w> + intercept`` of rows. Offsets are not added.
+        """Return the margins ``<x, w> + intercept`` of rows.
+
+        Margins are called ``decision_function`` in scikit-learn. Offsets are not added.
 
         Parameters
         ----------
@@ -264,8 +298,8 @@ class Model:
 
         Returns
         -------
-        array, (rows,) or (rows, k)
-            Of k classes, a margin for each.
+        array of float64, (rows,) or (rows, k)
+            A margin, or one for each of ``k`` classes.
 
         Raises
         ------
@@ -282,7 +316,7 @@ class Model:
         return self.margins(data)
 
     def probabilities(self, data: Any) -> Floats:
-        """The probability of each class in each row.
+        """Return the probability of each class, as ``predict_proba`` does in scikit-learn.
 
         Parameters
         ----------
@@ -291,20 +325,20 @@ class Model:
 
         Returns
         -------
-        array, (rows, k)
-            Of two classes, the negative one comes first.
+        array of float64, (rows, k)
+            Of two classes, the negative class comes first.
 
         Raises
         ------
         NotImplementedError
-            If the loss has no probabilities; ``Logistic`` and ``Softmax`` have.
+            If the loss has no probabilities. ``Logistic`` and ``Softmax`` have.
         ValueError, TypeError
             As ``margins``.
         """
         return self._says(PROBABILITIES, data)
 
     def predict(self, data: Any) -> Floats:
-        """The label that the model expects in each row.
+        """Return the predicted label of each row.
 
         Parameters
         ----------
@@ -313,13 +347,13 @@ class Model:
 
         Returns
         -------
-        array, (rows,)
+        array of float64, (rows,)
             One of ``classes``, the number of a class, or a mean.
 
         Raises
         ------
         NotImplementedError
-            If the loss orders rows, or is one of ``block_loss``.
+            If the loss orders rows, or was made by ``block_loss``.
         ValueError, TypeError
             As ``margins``.
         """
@@ -342,15 +376,15 @@ class Model:
     # --- files ------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], *, progress: bool = False) -> None:
-        """Write arrays and description; ``Model.load(path)`` reads them, on any machine.
+        """Write parameters and description to a file or a folder.
 
         Parameters
         ----------
         path : str or path
-            As for ``distvec.save``: one file, ``"model.safetensors"``, or a folder, into which
-            servers write their own parts; or a URL.
+            As for ``distvec.save``: a file such as ``"model.safetensors"``; a folder, into which
+            each server writes its part; or a URL.
         progress : bool, default False
-            Whether to show a bar.
+            Whether to show a progress bar.
 
         Raises
         ------
@@ -359,7 +393,8 @@ class Model:
 
         Notes
         -----
-        A loss of your own is saved by its name, and has to be given to ``load``.
+        ``Model.load`` reads it on any machine. A loss of your own is saved by its name. Pass it to
+        ``load``.
         """
         if str(path).endswith(".npy"):
             raise ValueError(
@@ -389,28 +424,28 @@ class Model:
         loss: Loss | None = None,
         progress: bool = False,
     ) -> Self:
-        """The model that ``save`` wrote.
+        """Read a model that ``save`` wrote.
 
         Parameters
         ----------
         path : str or path
             As for ``save``.
         session : Session, optional
-            Its servers get the arrays. By default they are NumPy's.
+            The session whose servers get the arrays. By default they are NumPy arrays.
         loss : Loss, optional
-            If it is one of your own: the same function.
+            The loss, if it is your own: the same function.
         progress : bool, default False
-            Whether to show a bar.
+            Whether to show a progress bar.
 
         Returns
         -------
         Model
-            With the loss, intercept, features and classes that it was saved with.
+            With the saved loss, intercept, features and classes.
 
         Raises
         ------
         ValueError
-            If the file holds no model, or a model of another loss than ``loss``.
+            If the file contains no model, or a model of another loss than ``loss``.
         OSError, Corrupted, CheckpointIncomplete
             As ``distvec.load``.
         """

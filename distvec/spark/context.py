@@ -138,10 +138,44 @@ STOPPED = (
 
 
 class PSContext(TaskSession):
-    """Parameter servers for one SparkContext; everything a Session does, and Spark tasks may join.
+    """Parameter servers for one SparkContext: a ``Session`` that Spark tasks can join.
 
-    There is one a SparkContext: get it by ``PSContext.get_or_create(spark)``. It ends by
-    ``stop()``, with the SparkContext, or with the interpreter.
+    Get it with ``PSContext.get_or_create(spark)``. There is one for each SparkContext. It ends
+    with ``stop()``, with the SparkContext, or with the interpreter.
+
+    Parameters
+    ----------
+    spark_context : SparkContext
+        The Spark application.
+    client : Client
+        The connection to the servers.
+    token : str
+        The servers' token.
+    servers : SupervisedServers, optional
+        The servers, if this context started them.
+    options : Options, optional
+        The options that they were started with.
+    tls : Tls, optional
+        The certificates of the servers.
+    durability : Durability, optional
+        Whether solvers and loops continue after the loss of a server.
+
+    Attributes
+    ----------
+    spark_context : SparkContext
+        The Spark application.
+
+    See Also
+    --------
+    distvec.connect : Connect to servers without Spark.
+
+    Examples
+    --------
+    >>> from distvec.spark import PSContext
+    >>> ps = PSContext.get_or_create(spark, servers=2)
+    >>> w = ps.zeros(3)
+    >>> float(w.sum())
+    0.0
     """
 
     _active: ClassVar[PSContext | None] = None
@@ -190,41 +224,70 @@ class PSContext(TaskSession):
         checkpoint: str | os.PathLike[str] | None = None,
         plugins: Sequence[str] | None = None,
     ) -> PSContext:
-        """The context of this SparkContext, started if there is none.
+        """Return the context of a SparkContext; start servers for it if there are none.
 
-        ``servers`` (2 unless given) processes are started, each with ``memory`` at most (bytes, or
-        "2g") and ``cores`` threads. With a ``local[N]`` master they run beside the driver.
+        Parameters
+        ----------
+        spark : SparkSession or SparkContext
+            The Spark application.
+        servers : int, default 2
+            The number of server processes to start.
+        addresses : str or sequence of str, optional
+            Connect to servers that ``distvec serve`` started, such as ``"host:port,host:port"``.
+            The executors must reach them under the same names.
+        token : str, optional
+            The token of the servers at ``addresses``.
+        memory : int or str, optional
+            Memory limit of each started server, in bytes or as ``"2g"``.
+        cores : int, optional
+            Threads of each started server. On a cluster, if it differs from ``spark.task.cpus``,
+            the task of a server asks for so many.
+        resource_profile : ResourceProfile, optional
+            On a cluster, the resources of the executors that run servers. It replaces ``cores``.
+        timeout : float, default 30.0
+            Seconds in which all servers must be running.
+        lease : float, optional
+            Seconds after which servers at ``addresses`` free the arrays of a dead process, as for
+            ``distvec.connect``.
+        tls : bool or path, optional
+            Whether tasks, driver and servers communicate by TLS. By default they do if they are
+            not on the loopback interface and the package ``cryptography`` is installed. With
+            ``addresses``, the file with the certificate of the authority that signed the servers'
+            certificates.
+        durability : {"none", "rollback"}, optional
+            With ``"rollback"`` solvers and ``run`` store their states at ``checkpoint``. After the
+            loss of a server they restore the last one and continue to bitwise identical results.
+            By default ``"none"``.
+        checkpoint : str or path, optional
+            A directory that driver and servers can access, or a URL.
+        plugins : sequence of str, optional
+            Modules that the started servers load. Their Python must find them.
 
-        On a cluster they run on executors, one task each, for as long as this context, and hold so
-        many slots: ``PSError`` if no other would be left for jobs, at the start, and none is taken
-        later. ``cores`` other than ``spark.task.cpus`` makes such a task ask for so many; a
-        ``resource_profile`` says instead what its executor needs. ``PSError`` if they do not all
-        run within ``timeout`` seconds.
+        Returns
+        -------
+        PSContext
+            The running context, or a new one.
+
+        Raises
+        ------
+        PSError
+            If the servers do not all run within ``timeout``, or if they would leave no slot for
+            Spark jobs.
+        ValueError
+            If a context with other servers or options is running.
+
+        Notes
+        -----
+        With a ``local[N]`` master servers run beside the driver. On a cluster they run on
+        executors, in one task each, and occupy these slots as long as the context exists.
 
         A server that dies, gives no sign for ten seconds, or is lost with its executor is replaced
-        by an empty one: what needs the lost arrays raises ``ServerLost`` with their buffer ids, all
-        else waits for the new one, up to half a minute from the loss, and goes on.
+        by an empty one. Operations that need the lost arrays raise ``ServerLost`` with their
+        buffer ids. All other operations wait for the new server, up to half a minute from the
+        loss, and continue.
 
-        ``tls``: whether tasks, driver and servers speak by TLS; unless it is said, they do off the
-        loopback, where the package ``cryptography`` is installed (docs/operate/security.md). With
-        ``addresses`` it is the file with the certificate of who signed the servers'.
-
-        With ``addresses`` ("host:port,host:port") and their ``token`` it connects to servers that
-        ``distvec serve`` started, which the executors must reach under the same names; they free
-        its arrays ``lease`` seconds after this process died, as of ``distvec.connect``.
-
-        ``checkpoint``: a directory that driver and servers see, or a URL, for checkpoints. With
-        ``durability="rollback"`` (the default is "none") solvers and ``run`` keep their states
-        there, and when a server is lost bring everything back to the last one, and go on to the
-        same bits (docs/how-to/survive_server_loss.md).
-
-        ``plugins``: modules that the servers started here load, which their Python must find
-        (docs/how-to/rows.md).
-
-        ValueError if a running context has other servers than those asked for, or started them with
-        another ``memory``, ``cores``, ``resource_profile``, ``tls``, ``durability``, ``checkpoint``
-        or ``plugins`` than are given; a context whose SparkContext has stopped, whose servers
-        cannot be replaced any more, or do not answer at the ``addresses`` given, is discarded.
+        A running context is discarded if its SparkContext has stopped, if its servers can no
+        longer be replaced, or if servers at ``addresses`` do not answer.
         """
         spark_context = classic_context(spark)
         check_seconds("timeout", timeout)
@@ -270,7 +333,18 @@ class PSContext(TaskSession):
 
     @classmethod
     def active(cls) -> PSContext:
-        """The running context; RuntimeError that says how to start one if there is none."""
+        """Return the running context.
+
+        Returns
+        -------
+        PSContext
+            The context.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no running context.
+        """
         running = cls._active
         if running is None or running.is_stopped:
             raise RuntimeError(
@@ -325,14 +399,15 @@ class PSContext(TaskSession):
 
     @property
     def is_stopped(self) -> bool:
-        """Has ``stop`` run, or has the SparkContext stopped?"""
+        """Whether ``stop`` has run, or the SparkContext has stopped."""
         return self._stopped.is_set() or has_stopped(self.spark_context)
 
     @property
     def server_pids(self) -> list[int]:
-        """Process ids of the servers that this context started itself; none with addresses.
+        """Process ids of the servers that this context started; empty with ``addresses``.
 
-        On a cluster they are those on the executors' machines; 0 while one is being replaced.
+        On a cluster these are ids on the executors' machines. The id is 0 while a server is being
+        replaced.
         """
         return [] if self._servers is None else list(self._servers.pids)
 
@@ -359,51 +434,93 @@ class PSContext(TaskSession):
         """The same, of which some are keyed."""
 
     def round(self, *arrays: Shared, op: str = "add") -> AbstractContextManager[Any]:
-        """Let Spark tasks contribute to ``arrays``; each partition counts exactly once.
+        """Let Spark tasks contribute to arrays, so that each partition counts exactly once.
 
-            with ps.round(g) as r:
-                rdd.foreachPartition(lambda rows: r.push(indices, values))
+        Use it in a ``with`` statement. At the end of the block each array is rebound to its value
+        combined with the contributions, in the order of the partitions.
 
-            with ps.round(g, h) as (to_g, to_h): ...
+        Parameters
+        ----------
+        *arrays : DistArray or KeyedArray
+            The arrays of this session.
+        op : {"add", "min", "max"}, default "add"
+            The operation that combines contributions.
 
-        At the end of the block each array stands for its value combined with what was contributed:
-        ``op`` "add", "min" or "max", in the order of the partitions, so the bits are those of a run
-        without faults. Other handles on the old values keep them. Retried tasks, speculative copies
-        and lost executors count once; what comes after the block is refused (``RoundClosed``). An
-        exception in the block, the job's own included, leaves the arrays as they were.
+        Returns
+        -------
+        context manager
+            It yields a contributor for each array, or for a single array this contributor. Tasks
+            call its ``push(indices, values)``.
 
-        As with Spark's accumulators each action counts: so contribute in an action, not in a
-        transformation that several actions evaluate. A block in which no task ran warns.
-        Costs what the tasks send, and one message a server. Until the end of the block the servers
-        hold all contributions.
+        Raises
+        ------
+        RoundClosed
+            In a task that pushes after the end of the block.
+        OutOfBudget
+            If servers have no room for new keys of a keyed array. No array is changed then.
 
-        Of keyed arrays: ``r.push(keys, values)``, ``assign``, ``step`` and ``apply``, which are
-        done at the end, by partition, and change the arrays in place; see ``KeyedContributor``.
-        Where servers have no room for the keys that are new, ``OutOfBudget``, and nothing was
-        changed on any. Two more messages a server.
+        Warns
+        -----
+        UserWarning
+            If no task ran in the block.
+
+        Notes
+        -----
+        Retried tasks, speculative copies and lost executors count once. So results are bitwise
+        identical to a run without faults. Other references to the old values keep them. If the
+        block raises, the arrays keep their values.
+
+        As with Spark's accumulators each action counts. So contribute in an action, instead of a
+        transformation that several actions evaluate.
+
+        A round costs the data that the tasks send, and one request per server; with keyed arrays
+        three. The servers hold all contributions until the end of the block. Contributors of keyed
+        arrays have ``push(keys, values)``, ``assign``, ``step`` and ``apply``. They take effect at
+        the end of the block, by partition, and change the arrays in place.
         """
         return Block(open_round(self, arrays, op), "with ps.round(g) as r: ... r.push(...)")
 
     def accumulate(
         self, data: RDD[Any] | DataFrame, function: Function, /, *, into: Into, op: str = "add"
     ) -> None:
-        """Combine ``into`` with what ``function`` returns for each partition of ``data``.
+        """Combine arrays with the results of a function for each partition of some data.
 
-            ps.accumulate(rdd, lambda rows: gradient_of(rows), into=g)
+        It is a ``round`` with its action: ``ps.accumulate(rdd, gradient_of, into=g)``.
 
-        A round (see ``round``) with its action. ``function`` is called in a task with an iterator
-        of the partition's rows (of class Row if ``data`` is a DataFrame), and returns a pair of
-        indices and values (of a keyed array: keys and values), an array of values for all, None, or
-        yields any number of these. With ``into=(g, h)`` it returns a tuple with one of these for
-        each; with ``into={"g": g, "h": h}`` a dict with some of the names.
+        Parameters
+        ----------
+        data : RDD or DataFrame
+            The rows.
+        function : callable
+            It takes an iterator over the rows of a partition; rows of a DataFrame are ``Row``
+            objects. It returns a pair of indices and values (keys and values for a keyed array),
+            an array of all values, or None. Or it yields any number of these. With several arrays
+            it returns a tuple or a dict with one of these for each.
+        into : DistArray or KeyedArray, or a sequence or dict of arrays
+            The arrays to combine. With a dict, the function may omit names.
+        op : {"add", "min", "max"}, default "add"
+            The operation.
 
-        Where a round breaks because a server or executors were lost, or Spark repeated a stage in a
-        way that cannot be told from another use, it is run again, three times at most, with a
-        RuntimeWarning; ServerLost if a part of the old value of ``into`` was lost, as of a keyed
-        array with any server. So a function may run several times for a partition, and counts once.
-        An exception that ``function`` raises as often as Spark tries a task is raised here, with
-        the trace of the task as its cause. Whatever is raised, ``into`` keeps its value. One Spark
-        job, what the tasks send, and one message a server, two more for keyed arrays.
+        Raises
+        ------
+        ServerLost
+            If a part of the old value of ``into`` was lost. A keyed array has lost a part with any
+            server.
+        Exception
+            The exception of ``function``, once Spark has tried the task as often as configured.
+            The trace of the task is its cause.
+
+        Warns
+        -----
+        RuntimeWarning
+            If the round is repeated.
+
+        Notes
+        -----
+        The round is repeated up to three times if a server or executors were lost, or if Spark
+        repeated a stage ambiguously. So ``function`` may run several times for a partition, and
+        counts once. If it raises, ``into`` keeps its value. It costs one Spark job, the data that
+        the tasks send, and one request per server; with keyed arrays three.
         """
         self.release_slots()
         accumulate(self, data, function, into, op)
@@ -417,18 +534,32 @@ class PSContext(TaskSession):
         """Yields the array itself."""
 
     def share(self, array: Any) -> AbstractContextManager[Any]:
-        """Let Spark tasks read ``array`` and add to it at any time, as HogWild does.
+        """Let Spark tasks read an array and add to it at any time, as Hogwild! does.
 
-            with ps.share(w) as shared:
-                rdd.foreachPartition(lambda rows: shared.push(indices, step(shared.pull(indices))))
+        Use it in a ``with`` statement. At the end of the block the array is rebound to the final
+        values.
 
-        Everybody sees a push at once. It counts at least once: Spark may repeat a task. At the end
-        of the block ``array`` stands for the values of then; other handles on the old values keep
-        them. An exception in the block leaves the array as it was. ``shared.snapshot()`` gives the
-        values in between. Costs one message a server at the beginning and at the end.
+        Parameters
+        ----------
+        array : DistArray or KeyedArray
+            The array.
 
-        A keyed array can be used in tasks as it is, and changes in place: here it is what the block
-        gets, and what was pushed stays, whatever ends the block.
+        Returns
+        -------
+        context manager
+            It yields an object with ``pull`` and ``push`` for tasks, and ``snapshot`` for the
+            driver. A keyed array yields itself.
+
+        See Also
+        --------
+        round : Count each partition exactly once.
+
+        Notes
+        -----
+        All tasks see a push immediately. It counts at least once, because Spark may repeat a task.
+        Other references to the old values keep them. If the block raises, the array keeps its
+        value. The block costs one request per server at its start and at its end. A keyed array
+        changes in place, and keeps its changes even if the block raises.
         """
         if isinstance(array, KeyedArray):
             check_keyed(self, array)
@@ -437,7 +568,7 @@ class PSContext(TaskSession):
         return Block(open_share(self, array), "with ps.share(w) as shared: ... shared.push(...)")
 
     def release_slots(self) -> None:
-        """End resident tasks that wait, so that another Spark job gets their slots at once.
+        """End resident tasks that wait, so that another Spark job gets their slots immediately.
 
         The next evaluation starts them again.
         """
@@ -445,7 +576,7 @@ class PSContext(TaskSession):
             resident.close()
 
     def make_way(self) -> None:
-        """The old name of ``release_slots``."""
+        """Deprecated: use ``release_slots``."""
         warnings.warn(
             "PSContext.make_way() is release_slots() now", DeprecationWarning, stacklevel=2
         )
@@ -460,11 +591,14 @@ class PSContext(TaskSession):
         return not self.client.lost or _answers(self.client)
 
     def stop(self) -> None:
-        """Close the session and stop the servers this context started; twice is harmless."""
+        """Close the session and stop the servers that this context started.
+
+        Stopping again has no effect.
+        """
         self.close()
 
     def close(self) -> None:
-        """The same as ``stop``."""
+        """Close the context, as ``stop`` does."""
         cls = type(self)
         with cls._lock:
             if cls._active is self:

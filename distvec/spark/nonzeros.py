@@ -30,14 +30,41 @@ _SLOTS = 1 << 21
 def save_nonzeros(
     path: str | os.PathLike[str], x: Any, *, format: str = "parquet", progress: bool = False
 ) -> None:
-    """Write the non-zeros of a vector to a folder of part files, which Spark reads too.
+    """Write the non-zeros of a vector to a folder of part files, which Spark can read.
 
-    ``format`` "parquet": columns ``index`` (int64, from 0) and ``value``. "text": a line
-    ``index:value`` for each, with indices from 1, as LIBSVM counts features. ``x`` is a DistArray
-    or NumPy's; its elements go through this process, some MiB at a time. ``path`` is a folder or a
-    URL that fsspec knows; the file ``_SUCCESS``, written last, has the length and dtype.
+    Parameters
+    ----------
+    path : str or path
+        A new folder, or a URL that fsspec supports.
+    x : DistArray or array_like, (n,)
+        The vector. Its elements pass through this process, some MiB at a time.
+    format : {"parquet", "text"}, default "parquet"
+        ``"parquet"`` has columns ``index`` (int64, from 0) and ``value``. ``"text"`` has lines
+        ``index:value`` with indices from 1, as LIBSVM counts features.
+    progress : bool, default False
+        Whether to show a progress bar.
 
-    ``FileExistsError`` where something is there; ``ValueError`` for what is no vector.
+    Raises
+    ------
+    FileExistsError
+        If the folder is not empty.
+    ValueError
+        If ``x`` is not a vector.
+
+    See Also
+    --------
+    load_nonzeros : Read it.
+
+    Notes
+    -----
+    The file ``_SUCCESS``, written last, contains length and dtype.
+
+    Examples
+    --------
+    >>> from distvec.spark import load_nonzeros, save_nonzeros
+    >>> save_nonzeros("weights", ps.array([0.0, 1.5, 0.0, -2.0]))
+    >>> load_nonzeros("weights")
+    array([ 0. ,  1.5,  0. , -2. ])
     """
     check_choice(format, tuple(_WRITERS), "format")
     vector = x if isinstance(x, DistArray) else np.asarray(x)
@@ -72,12 +99,47 @@ def load_nonzeros(
     length: int | None = None,
     progress: bool = False,
 ) -> Any:
-    """The vector whose non-zeros are in a folder that ``save_nonzeros`` or Spark wrote.
+    """Read a vector that ``save_nonzeros`` or Spark wrote as non-zeros.
 
-    On the servers of ``session``, or NumPy's without one; one message a server for each file.
-    ``length``: by default as it was saved, or as the greatest index says. ``FileNotFoundError``
-    where there is nothing, ``CheckpointIncomplete`` for a folder without ``_SUCCESS``,
-    ``Corrupted`` for files that are damaged.
+    Parameters
+    ----------
+    path : str or path
+        The folder, or a URL that fsspec supports.
+    session : Session, optional
+        The session whose servers get the vector. By default the result is a NumPy array.
+    length : int, optional
+        The length of the vector. By default the saved length, or the largest index plus 1.
+    progress : bool, default False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    DistArray or array, (n,)
+        The vector.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder does not exist or is empty.
+    CheckpointIncomplete
+        If the folder has no ``_SUCCESS``.
+    Corrupted
+        If files are damaged.
+
+    See Also
+    --------
+    save_nonzeros : Write a vector.
+
+    Notes
+    -----
+    With a session, each file takes one request to each server.
+
+    Examples
+    --------
+    >>> from distvec.spark import load_nonzeros, save_nonzeros
+    >>> save_nonzeros("weights", np.array([0.0, 1.5]), format="text")
+    >>> load_nonzeros("weights", ps)
+    DistArray([0. , 1.5], dtype=float64, shape=(2,))
     """
     store = open_store(path)
     try:

@@ -215,13 +215,22 @@ class TaskSession(Session):
 
     @property
     def generations(self) -> tuple[int, ...]:
-        """How often each server was replaced; empty where none is. No message."""
+        """How often each server was replaced; empty if servers are not replaced.
+
+        Reading it sends no request.
+        """
         if self._servers is not None:
             return self._servers.directory.generations
         return self.client.lives if self.client.is_replaced else ()
 
     def joinable(self) -> WorkerSession:
-        """What keyed arrays have as their session in tasks. It holds the token, as ``access``."""
+        """Return the session that keyed arrays have in tasks.
+
+        Returns
+        -------
+        WorkerSession
+            It contains the token, as ``access`` does.
+        """
         return WorkerSession(self.access)
 
     def _authority(self, host: str) -> Authority | None:
@@ -231,7 +240,10 @@ class TaskSession(Session):
 
     @property
     def access(self) -> SessionTicket:
-        """What a task needs to join this session; it holds the token, so keep it in closures."""
+        """The data that a task needs to join this session.
+
+        It contains the token: keep it in closures.
+        """
         client, servers = self.client, self._servers
         registry = None if servers is None else servers.registry_address
         return SessionTicket(

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 import distvec as dv
-import optim
 from distvec.session import Session
-from docs.public import documented
 from ps_backend.processes.launcher import LocalServers, launch_local
-
-FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-EXAMPLES = {
-    name: thing
-    for name, thing in documented().items()
-    if ">>>" in (thing.__doc__ or "") and "spark" not in (thing.__doc__ or "")
-}
+from tests.pages import docstrings
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +27,7 @@ def servers() -> Iterator[LocalServers]:
     started.stop()
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", sorted({*docstrings.EXAMPLES} - {*docstrings.NEEDS_SPARK}))
 def test_the_example_runs(
     name: str,
     ps: Session,
@@ -51,16 +40,9 @@ def test_the_example_runs(
     Examples that connect get the ``addresses`` and the ``token`` of running servers.
     """
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"np": np, "dv": dv, "optim": optim, "ps": ps}
-    examples = EXAMPLES[name].__doc__ or ""
+    names: dict[str, object] = {"ps": ps}
+    examples = docstrings.EXAMPLES[name].__doc__ or ""
     if "(addresses, token" in examples or ", addresses, token" in examples:
         running: LocalServers = request.getfixturevalue("servers")
         names |= {"addresses": running.addresses, "token": running.token}
-    test = doctest.DocTestParser().get_doctest(examples, names, name, None, None)
-    runner = doctest.DebugRunner(optionflags=FLAGS)
-    try:
-        runner.run(test)
-    except doctest.DocTestFailure as failure:
-        pytest.fail(
-            f"{name}: {failure.example.source}expected:\n{failure.example.want}got:\n{failure.got}"
-        )
+    docstrings.run(name, names)

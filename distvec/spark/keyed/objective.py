@@ -67,30 +67,79 @@ class TrainingProgress:
 
 
 class KeyedObjective:
-    """A loss of rows whose features are keys: it trains without a dimension, by minibatches.
+    """Train a loss over features that are keys, without a dense index, by minibatches.
 
-        model = KeyedObjective(clicks, loss=Logistic(), features=["site", "ad"], label="click")
-        model.train(progress=print)
-        model.probabilities(others).show()
+    Features are integers or strings, such as user IDs. The number of features need not be known.
+    ``LogisticLoss(..., keys=True)`` makes one for logistic regression.
 
-    ``loss``: one of one margin a row, as Logistic(), Hinge(), Huber(), Poisson(), or your own with
-    ``@row_loss``. ``LogisticLoss(..., keys=True)`` is one with the first of them.
+    Parameters
+    ----------
+    data : DataFrame, optional
+        The rows that ``train`` uses by default.
+    loss : RowLoss, optional
+        A loss of one margin for each row, such as ``Hinge()``, ``Huber()``, ``Poisson()``, or a
+        function with ``row_loss``. By default ``Logistic()``.
+    features : str or list of str, default "features"
+        A column of lists of integers, which are keys, or of strings, which are hashed. Or several
+        columns of any type: the string ``"site=a.com"`` is hashed then.
+    values : str, optional
+        A column of lists with a number for each key. By default all numbers are 1.
+    label : str, default "label"
+        The column of labels, as the loss takes them. Two classes are 0 or -1, and 1.
+    weight : str, optional
+        The column of row weights, 0 or more.
+    positive_label : float, optional
+        For losses of two classes, the label of the positive class.
+    intercept : bool, default True
+        Whether all rows have one more weight, stored under a key of its own.
+    optimizer : RowOptimizer, optional
+        The optimizer of the weights. By default ``dv.rows.ftrl()``.
+    batch_size : int, default 256
+        The number of rows of a minibatch.
+    exactly_once : bool, default False
+        Whether each row counts exactly once. Steps then wait for the end of the pass, in a round:
+        gradients are of the weights before it, and each run gives bitwise identical results. Use
+        small passes, such as those over a stream. With False a step takes effect immediately, and
+        may count twice if Spark repeats a task.
+    space : KeyedSpace, optional
+        The keyed space for the weights, such as ``ps.keys(admit=3)``. By default a new one.
+    ps : PSContext, optional
+        The servers. By default the running ``PSContext``.
 
-    ``features``: a column of lists of integers, which are keys, or of texts, which are hashed; or
-    several columns, of whatever type: "site=a.com" is the text that is hashed. ``values``: a column
-    of lists, one number a key; else all are 1. ``label``: as the loss takes them; of two classes 0
-    or -1, and 1, or ``positive_label`` and others. ``weight``: a column of numbers, 0 or more.
+    Attributes
+    ----------
+    weights : KeyedArray
+        The weights, a float64 vector over the keys. New keys are inserted as ``space`` allows.
+    space : KeyedSpace
+        The keyed space.
+    rows : int
+        The number of rows trained on, with repeated rows.
 
-    ``weights`` is a vector over keys; those that come for the first time are inserted, as ``space``
-    (one of ``ps.keys(admit=, most_bytes=)``, or a new one) lets them. ``intercept``: the weight of
-    a key of its own.
+    Raises
+    ------
+    TypeError
+        If the loss has more than one margin for each row.
+    ValueError
+        If an argument is out of range.
 
-    Tasks take ``batch_size`` rows at a time: they pull the weights of their keys, and step by the
-    gradient of the sum of their losses. ``optimizer``: ``dv.rows.ftrl()`` unless said otherwise.
-    Two messages to each server a minibatch. Steps count at once, and at least once where Spark
-    repeats a task. With ``exactly_once`` they wait for the end of the pass over the rows, in a
-    round (``PSContext.round``): all gradients are then of the weights before it, and the bits are
-    the same in each run; so make the passes small, as those of a stream.
+    See Also
+    --------
+    Objective : For features with a dense index, and full-batch solvers.
+
+    Notes
+    -----
+    A minibatch costs two requests to each server: tasks pull the weights of its keys, and step by
+    the gradient of the sum of its losses.
+
+    Examples
+    --------
+    >>> from distvec.spark import KeyedObjective
+    >>> model = KeyedObjective(clicks, features=["site", "ad"], label="click", ps=ps)
+    >>> last = model.train(epochs=2)
+    >>> last.rows, last.keys
+    (8, 5)
+    >>> model.probabilities(clicks).select("probability").first().probability
+    [0.47..., 0.52...]
     """
 
     def __init__(
@@ -140,7 +189,7 @@ class KeyedObjective:
 
     @property
     def intercept(self) -> float:
-        """The weight that all rows have. One message."""
+        """The weight that all rows share. Reading it takes one request."""
         return float(self.weights.pull([INTERCEPT])[0])
 
     def train(
@@ -150,11 +199,28 @@ class KeyedObjective:
         epochs: int = 1,
         progress: Callable[[TrainingProgress], Any] | None = None,
     ) -> TrainingProgress:
-        """Go over the rows ``epochs`` times, one Spark job each; returns how the last pass went.
+        """Train on all rows, with one Spark job for each epoch.
 
-        ``data``: in place of that of the constructor, as ``foreachBatch`` gives it. ``progress`` is
-        called after each pass, as ``print``. Raises ``OutOfBudget`` if there is no room for new
-        keys, and Spark's ``PythonException`` for rows that cannot be used.
+        Parameters
+        ----------
+        data : DataFrame, optional
+            The rows, as ``foreachBatch`` gives them. By default the rows of the constructor.
+        epochs : int, default 1
+            The number of passes over the rows.
+        progress : callable, optional
+            Called with a ``TrainingProgress`` after each pass, such as ``print``.
+
+        Returns
+        -------
+        TrainingProgress
+            Loss and AUC of the last pass. Each row is scored before it is learned from.
+
+        Raises
+        ------
+        OutOfBudget
+            If there is no room for new keys.
+        PythonException
+            Raised by Spark for invalid rows.
         """
         rows = self._given(data)
         if not epochs >= 1:
@@ -171,17 +237,58 @@ class KeyedObjective:
         return done
 
     def evaluate(self, data: DataFrame | None = None) -> TrainingProgress:
-        """How well rows are predicted; nothing is learned, and no key inserted. One Spark job."""
+        """Measure how well rows are predicted, with one Spark job.
+
+        Parameters
+        ----------
+        data : DataFrame, optional
+            The rows. By default the rows of the constructor.
+
+        Returns
+        -------
+        TrainingProgress
+            Loss and AUC. No weight changes, and no key is inserted.
+        """
         began = time.monotonic()
         return self._progress(self._over(self._given(data), None), began)
 
     def margins(self, data: DataFrame, *, output: str = "margin") -> DataFrame:
-        """``data`` with a column ``output``: the margin of each row. Lazy."""
+        """Add a column with the margin of each row.
+
+        Parameters
+        ----------
+        data : DataFrame
+            The rows.
+        output : str, default "margin"
+            The name of the new column.
+
+        Returns
+        -------
+        DataFrame
+            ``data`` with the column. Lazy.
+        """
         return self._with_answers(data, MARGINS, output)
 
     def probabilities(self, data: DataFrame, *, output: str = "probability") -> DataFrame:
-        """``data`` with a column ``output``: the probabilities of the negative and of the positive
-        class, an array. Lazy. ``NotImplementedError`` if the loss has none."""
+        """Add an array column with the probabilities of the negative and of the positive class.
+
+        Parameters
+        ----------
+        data : DataFrame
+            The rows.
+        output : str, default "probability"
+            The name of the new column.
+
+        Returns
+        -------
+        DataFrame
+            ``data`` with the column. Lazy.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss has no probabilities. ``Logistic`` has.
+        """
         self.loss.probabilities(np.zeros(0))
         return self._with_answers(data, PROBABILITIES, output)
 
@@ -197,9 +304,24 @@ class KeyedObjective:
         return found.withColumn(output, find_column(found, output, "output")[0][1])
 
     def predict(self, data: DataFrame, *, output: str = "prediction") -> DataFrame:
-        """``data`` with a column ``output``: the label that is expected, a class or a mean; lazy.
+        """Add a column with the predicted labels: a class, or a mean.
 
-        ``NotImplementedError`` if the loss has none.
+        Parameters
+        ----------
+        data : DataFrame
+            The rows.
+        output : str, default "prediction"
+            The name of the new column.
+
+        Returns
+        -------
+        DataFrame
+            ``data`` with the column. Lazy.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss does not predict labels.
         """
         self.loss.predictions(np.zeros(0))
         return self._with_answers(data, PREDICTIONS, output)

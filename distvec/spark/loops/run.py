@@ -264,46 +264,84 @@ def run(
     progress: Progress = None,
     every: int = 20,
 ) -> list[Any]:
-    """Run ``train(worker, *arrays)`` in long tasks over the partitions of ``rdd``, one a worker.
+    """Run a training function in long tasks over the partitions of an RDD, one for each worker.
 
-        def train(worker, w):
-            for t in range(worker.now, 100):
-                columns, gradient = ...
-                w.push(columns, -0.1 * gradient(w.pull(columns)))
-                worker.clock()
+    Workers pull from and push to the arrays. Each worker counts clocks, and ``staleness`` bounds
+    how far workers may drift apart.
 
-        results = run(train, rdd, w, staleness=1)
+    Parameters
+    ----------
+    train : callable
+        Called as ``train(worker, *arrays)`` in each task. ``worker.rows`` are its rows,
+        ``worker.now`` its clock. ``array.pull(indices)`` reads, ``array.push(indices, values)``
+        adds, and ``worker.clock()`` ends a clock.
+    rdd : RDD
+        The rows. There are at most as many workers as free slots, so a worker may have the rows
+        of several partitions.
+    *arrays : DistArray or KeyedArray
+        The arrays to train. Afterwards each is rebound to its trained value.
+    staleness : int or None, default 0
+        A pull in clock ``c`` contains all pushes of others before clock ``c - staleness``, and
+        waits for them if necessary. 0 is lockstep (BSP), a larger number is bounded (SSP), None
+        has no bound (ASP).
+    patience : float, default 60.0
+        Seconds without a sign of life after which others no longer wait for a worker.
+    progress : bool or callable, optional
+        True shows a progress bar, the default on a terminal. A function is called with the clocks
+        of all ranks.
+    every : int, default 20
+        Clocks between checkpoints, if the context has ``durability="rollback"``.
 
-    Each worker counts clocks, which ``worker.clock()`` ends. A pull in clock c contains all that
-    others pushed before clock ``c - staleness``, and waits for them if need be: 0 lets all go in
-    lockstep (BSP; the same bits in each run), None lets nobody wait (ASP), a number between lets
-    the fast run ahead so far (SSP). A worker sees its own pushes at once, others with its clock.
-    See ``worker`` for what a training function can do, and docs/how-to/update_from_tasks.md.
+    Returns
+    -------
+    list
+        The results of ``train`` by rank.
 
-    A keyed array comes to ``train`` as it is: what is pushed to it is there for all at once, at
-    least once, and stays, whatever ends the loop.
+    Raises
+    ------
+    RuntimeError
+        If workers get too few slots, or Spark gives up a task.
+    ServerLost
+        If a server was lost with its part of the arrays, and the context does not roll back.
+    Exception
+        The exception of ``train``, once Spark has tried the task as often as configured. The trace
+        of the task is its cause.
 
-    Returns the results of ``train`` by rank. The ``arrays`` then stand for the trained values; an
-    exception leaves them as they were. There are as many workers as free slots at most, so one may
-    have the rows of several partitions. What they print arrives here while they run, each line
-    after its rank: "[3] loss 0.25".
+    Warns
+    -----
+    UserWarning
+        If a worker is silent for ``patience`` seconds, or takes three times as long as the others.
 
-    A lost task is repeated by Spark, with ``worker.now`` at the clock where it was lost; each clock
-    counts once. A worker that is not heard of for ``patience`` seconds is not waited for any more,
-    with a warning; it may come back. One that takes more than three times as long as the others for
-    its clocks is warned of. ``progress``: True for a bar, which is the default on a terminal, or
-    what is called with the clocks of all ranks.
+    Notes
+    -----
+    A worker sees its own pushes immediately, others see them after its clock. In lockstep
+    each run gives bitwise identical results. If ``run`` raises, the arrays keep their values. A
+    keyed array changes in place: a push takes effect immediately, counts at least once, and
+    remains if ``run`` raises.
 
-    Where the context has ``durability="rollback"``, the arrays are kept at the start, at the end,
-    and after each ``every`` clocks, for which all workers stand still a moment (not while the last
-    one is still being written). If a server is lost, alone or with workers, all begin again in new
-    tasks, with ``worker.now`` at the clock of the newest checkpoint: each clock counts once, and in
-    lockstep the bits are those of a run without a loss.
+    Spark repeats a lost task, with ``worker.now`` at the clock of the loss. Each clock counts
+    once. A silent worker may come back. Printed lines appear on the driver, after the rank of the
+    worker: ``[3] loss 0.25``.
 
-    Raises what ``train`` raised, with the trace of the task as its cause, once Spark has tried the
-    task as often as it is told to; ``RuntimeError`` if the workers get too few slots or Spark gives
-    up a task for another reason, and ``ServerLost`` if a server was lost with its part of the
-    arrays.
+    With ``durability="rollback"`` the arrays are stored at the start, at the end, and after each
+    ``every`` clocks, while all workers pause; a checkpoint is skipped while the last one is still
+    being written. If a server is lost, all workers start again in new tasks at the clock of the
+    newest checkpoint. Each clock counts once, and in lockstep the result is bitwise identical to a
+    run without a loss.
+
+    Examples
+    --------
+    >>> from distvec.spark import run
+    >>> w = ps.zeros(4)
+    >>> def train_one(worker, w):
+    ...     for _ in range(worker.now, 3):
+    ...         w.push([worker.rank], 1.0)
+    ...         worker.clock()
+    ...     return worker.rank
+    >>> run(train_one, spark.sparkContext.parallelize(range(2), 2), w, progress=False)
+    [0, 1]
+    >>> w.numpy()
+    array([3., 3., 0., 0.])
     """
     _check(rdd, staleness, patience, every)
     ps = _session(arrays)

@@ -107,49 +107,86 @@ def _context() -> SparkContext:
 
 
 class Model(models.Model):
-    """A fitted model that knows its loss, intercept and features, for DataFrames and for arrays.
+    """A fitted model for DataFrames and for arrays.
 
-        model = objective.fit()  # or objective.model(result.x)
-        model.margins(test), model.predict(test)  # test with one more column; lazy
-        model.save("model")
-        Model.load("model", ps), Model.load("model")  # on the servers; with NumPy's arrays
-        model.to_mllib().save("hdfs:///models/clicks")
+    ``objective.fit()`` and ``objective.model(x)`` make one. It is a ``distvec.losses.Model``,
+    takes the same arguments and reads the same files. ``margins``, ``probabilities`` and
+    ``predict`` also take a DataFrame.
 
-    It is a ``distvec.losses.Model``, takes the same arguments, and reads the same files.
-    ``margins``, ``probabilities`` and ``predict`` also take a DataFrame.
+    Parameters
+    ----------
+    x : array or dict of arrays
+        The parameters: a row for each feature and, with ``intercept``, one more. NumPy arrays, or
+        arrays on the servers.
+    loss : Loss
+        The loss, bound to its classes, as ``objective.loss`` is.
+    intercept : bool, default False
+        Whether the last row of ``x`` is an intercept.
+    num_features : int, optional
+        The number of features of the rows. By default the rows of ``x`` without the intercept.
+    coordinates : array of int64, optional
+        The features that ``x`` has rows for, ascending. The other weights are 0.
+    classes : pair of numbers, optional
+        The labels of the negative and the positive class of a loss of two classes. By default 0
+        and 1.
+    features : str or list of str, default "features"
+        The column of features in DataFrames, or columns of numbers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If ``x`` does not have the shape and dtype that the other arguments imply.
 
     Notes
     -----
-    Frames are lazy. Tasks pull the coordinates of their rows from the servers, one message a batch
-    of rows and array; these arrays are kept until Spark has given up the last frame that is made of
-    the scored one, or ``ps.stop()``. A model with NumPy's arrays, as ``model.numpy()``, is sent to
-    the executors by Spark itself, as a broadcast, and needs no servers.
+    Frames are lazy. Tasks pull the coordinates of their rows from the servers, with one request
+    for each batch of rows and array. The servers keep these arrays until Spark has dropped the
+    last frame made of them, or until ``ps.stop()``. Spark broadcasts a model with NumPy arrays,
+    such as ``model.numpy()``, to the executors. Its frames need no servers.
+
+    Examples
+    --------
+    >>> from distvec.losses import Logistic
+    >>> from distvec.spark import Model
+    >>> model = Model(np.array([2.0, -2.0, 0.0, 1.0]), loss=Logistic())
+    >>> model.margins(train).select("label", "margin").show(2)
+    +-----+------+
+    |label|margin|
+    +-----+------+
+    |  1.0|   2.0|
+    |  0.0|  -2.0|
+    +-----+------+
+    only showing top 2 rows
     """
 
     def margins(
         self, data: Any, *, output: str = "margin", features: str | Sequence[str] | None = None
     ) -> Any:
-        """Margins of rows, of k classes k of them. Offsets are not added.
+        """Add a column with the margins of rows, or return those of rows in memory.
+
+        Margins are linear predictors, the ``rawPrediction`` of MLlib and the ``decision_function``
+        of scikit-learn. Offsets are not added.
 
         Parameters
         ----------
         data : DataFrame, array or SciPy sparse matrix
             The rows.
-        output : str, default "score"
-            Of a DataFrame: the name of the new column.
+        output : str, default "margin"
+            For a DataFrame: the name of the new column.
         features : str or list of str, optional
-            Of a DataFrame: the column of features, or several of numbers. By default those that
-            the model was fitted to.
+            For a DataFrame: the column of features, or several columns of numbers. By default the
+            columns that the model was fitted to.
 
         Returns
         -------
         DataFrame or array
-            ``data`` with the column ``output``, lazy; of rows in memory an array.
+            ``data`` with the column ``output``, lazy; for rows in memory an array. A model of
+            ``k`` classes has ``k`` margins for each row, an array column.
 
         Raises
         ------
         ValueError
-            If there is a column ``output``, or none that ``features`` names.
+            If there is a column ``output``, or no column of the name that ``features`` gives.
         TypeError
             If ``features`` names columns of other types; if rows in memory are given to a model on
             the servers.
@@ -170,9 +207,32 @@ class Model(models.Model):
         output: str = "probability",
         features: str | Sequence[str] | None = None,
     ) -> Any:
-        """The probability of each class; of two, the negative one comes first.
+        """Add an array column with the probability of each class.
 
-        Takes and returns the same as ``margins``. ``NotImplementedError`` if the loss has none.
+        For rows in memory it returns an array, as ``predict_proba`` of scikit-learn does.
+
+        Parameters
+        ----------
+        data : DataFrame, array or SciPy sparse matrix
+            The rows.
+        output : str, default "probability"
+            For a DataFrame: the name of the new column.
+        features : str or list of str, optional
+            For a DataFrame: the column of features, or several columns of numbers. By default the
+            columns that the model was fitted to.
+
+        Returns
+        -------
+        DataFrame or array
+            ``data`` with the column, lazy; for rows in memory an array, ``(rows, k)``. Of two
+            classes, the negative class comes first.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss has no probabilities.
+        ValueError, TypeError
+            As ``margins``.
         """
         return self._of(PROBABILITIES, data, output, features)
 
@@ -183,15 +243,40 @@ class Model(models.Model):
         output: str = "prediction",
         features: str | Sequence[str] | None = None,
     ) -> Any:
-        """The label that the model expects: a class, or a mean.
+        """Add a column with the predicted labels: a class, or a mean.
 
-        Takes and returns the same as ``margins``. ``NotImplementedError`` without labels.
+        Parameters
+        ----------
+        data : DataFrame, array or SciPy sparse matrix
+            The rows.
+        output : str, default "prediction"
+            For a DataFrame: the name of the new column.
+        features : str or list of str, optional
+            For a DataFrame: the column of features, or several columns of numbers. By default the
+            columns that the model was fitted to.
+
+        Returns
+        -------
+        DataFrame or array
+            ``data`` with the column, lazy; for rows in memory an array.
+
+        Raises
+        ------
+        NotImplementedError
+            If the loss does not predict labels.
+        ValueError, TypeError
+            As ``margins``.
         """
         return self._of(PREDICTIONS, data, output, features)
 
     def to_mllib(self) -> Any:
-        """The model of MLlib that says the same, but for classes, which are 0 and 1 there:
-        ``distvec.spark.mllib_model``."""
+        """Return the same model as a model of MLlib; see ``distvec.spark.mllib_model``.
+
+        Returns
+        -------
+        JavaMLWritable
+            A model of ``pyspark.ml``. Its classes are 0 and 1.
+        """
         return model_in_mllib(self)
 
     def _of(self, what: str, data: Any, output: str, features: str | Sequence[str] | None) -> Any:
@@ -223,13 +308,44 @@ def margins(
     output: str = "margin",
     intercept: bool | None = None,
 ) -> DataFrame:
-    """``df`` with a column ``output``: the margins of the model ``weights``.
+    """Add a column with the margins that some weights give.
 
-    ``weights`` is a ``Model``, or parameters on the servers. Of those that a solver found, or an
-    objective was asked at, loss, intercept and compaction are known; of others, the margin
-    ``<x, w>`` is said, or what ``loss`` says, and with ``intercept`` the last row is added.
-    ``Model.margins`` tells more. ValueError where ``loss`` or ``intercept`` is another than is
-    known, and for a column that is there.
+    Margins are linear predictors. ``Model.probabilities`` adds probabilities.
+
+    Parameters
+    ----------
+    df : DataFrame
+        The rows.
+    weights : Model or array or dict of arrays
+        A model, or parameters on the servers. If a solver found them, or if an objective was
+        evaluated at them, loss, intercept and compaction are known.
+    loss : Loss, optional
+        The loss that the weights belong to, if it is unknown. By default the margin is ``<x, w>``.
+    features : str or list of str, optional
+        The column of features, or several columns of numbers. By default the columns that the
+        model was fitted to.
+    output : str, default "margin"
+        The name of the new column.
+    intercept : bool, optional
+        Whether the last row of ``weights`` is an intercept, if that is unknown.
+
+    Returns
+    -------
+    DataFrame
+        ``df`` with the column. Lazy, as ``Model.margins``.
+
+    Raises
+    ------
+    ValueError
+        If ``loss`` or ``intercept`` differs from the known one; if there is a column ``output``.
+    TypeError
+        If ``weights`` are not on the servers of a ``PSContext``.
+
+    Examples
+    --------
+    >>> from distvec.spark import margins
+    >>> margins(train, ps.array([2.0, -2.0, 0.0, 1.0])).select("margin").first().margin
+    2.0
     """
     model = model_of(weights, loss, intercept)
     if not isinstance(weights, models.Model) and model.is_local:
@@ -240,18 +356,44 @@ def margins(
 def mllib_model(
     weights: Any, *, loss: Loss | None = None, intercept: bool | None = None
 ) -> JavaMLWritable:
-    """The model of MLlib that says what ``weights`` say; ``model.save(path)`` writes its layout.
+    """Convert weights to a model of MLlib, which its ``save`` writes in MLlib's layout.
 
-        mllib_model(objective.model(result.x)).save("model")
+    Parameters
+    ----------
+    weights : Model or array or dict of arrays
+        A model, or parameters over all features: on the servers, or NumPy arrays. If a solver
+        found them for an objective, loss, intercept and compaction are known.
+    loss : Loss, optional
+        The loss that the weights belong to, if it is unknown. By default ``Logistic()``.
+    intercept : bool, optional
+        Whether the last row of ``weights`` is an intercept, if that is unknown.
 
-    ``Logistic``, the default, makes a ``LogisticRegressionModel``, ``Softmax`` one of several
-    classes; hinges and other losses of two classes a ``LinearSVCModel``; losses of real labels a
-    ``LinearRegressionModel``. ``weights`` is a ``Model``, or what a solver found for an objective:
-    then loss, intercept and compaction are known. Of other arrays, on the servers or NumPy's, over
-    all features, ``loss`` and ``intercept`` (whether the last row is one) say what they are. MLlib
-    keeps them on the driver. ValueError where they are known to be something else than is said;
-    ``NotImplementedError`` for losses of which MLlib has no model; ``RuntimeError`` without a
-    SparkSession.
+    Returns
+    -------
+    JavaMLWritable
+        A ``LogisticRegressionModel`` for ``Logistic`` and ``Softmax``. A ``LinearSVCModel`` for
+        hinges and other losses of two classes. A ``LinearRegressionModel`` for losses of real
+        labels.
+
+    Raises
+    ------
+    ValueError
+        If ``loss`` or ``intercept`` differs from the known one.
+    NotImplementedError
+        If MLlib has no model for the loss.
+    RuntimeError
+        Without a SparkSession.
+
+    Notes
+    -----
+    MLlib keeps the weights on the driver.
+
+    Examples
+    --------
+    >>> from distvec.spark import mllib_model
+    >>> made = mllib_model(np.array([2.0, -2.0, 0.0, 1.0]))  # needs the running spark
+    >>> type(made).__name__, made.numFeatures
+    ('LogisticRegressionModel', 4)
     """
     if loss is not None:
         check_loss(loss)

@@ -54,44 +54,114 @@ _DTYPES = ("float64", "float32")
 
 
 class Objective(ObjectiveBase):
-    """``objective(x) -> (value, gradient)``: the mean of a loss over rows in Spark, and a penalty.
+    """Mean of a loss over the rows of a DataFrame, plus a penalty.
 
-        objective = Objective(train, loss=Huber(), penalty=ElasticNet(l1=0.0, l2=1e-4))
-        result = objective.minimize()
+    Parameters and gradients live on the parameter servers, rows on the executors.
+    ``objective(x)`` returns value and gradient, with the smooth part of the penalty.
+    ``minimize`` and ``fit`` pass the rest of it to the solver.
 
-    ``value`` is the weighted sum of the losses divided by the sum of the weights, with the smooth
-    part of the ``penalty``; solvers that take the rest are told by ``minimize``. ``loss`` is one of
-    ``distvec.losses`` or your own (``row_loss``, ``block_loss``). ``x`` is a DistArray, or a dict
-    of them where the loss says so; ``objective.start()`` makes one. With ``intercept`` it has one
-    more row, the last, which is added to every margin and not penalised.
+    Parameters
+    ----------
+    data : DataFrame
+        The rows. They are read once, by one Spark job, and kept as blocks on the executors' disks.
+    loss : Loss
+        The loss, such as ``Logistic()``, or a function with ``row_loss`` or ``block_loss``.
+    penalty : Proximal, list or dict, optional
+        The penalty, such as ``optim.ElasticNet(l1=0.0, l2=1e-4)``. A list is a sum. A dict has a
+        penalty for each parameter.
+    features : str or list of str, default "features"
+        A column of ml vectors or arrays, or several columns of numbers.
+    label : str, default "label"
+        The column of labels, as the loss takes them.
+    weight : str, optional
+        The column of row weights, 0 or more.
+    offset : str, optional
+        The column of offsets, which are added to the margins.
+    group : str, optional
+        The column that tells which rows are ranked together.
+    event : str, optional
+        For survival times: the column with 1 if the event was observed, 0 if the row was censored.
+    intercept : bool, default False
+        Whether the parameters have one more row, the last, which is added to every margin and not
+        penalised.
+    standardization : bool, default False
+        Whether the penalty applies to the coefficients of standardized features, as in MLlib.
+        Costs two Spark jobs.
+    positive_label : float, optional
+        For losses of two classes, the label of the positive class. By default labels are {0, 1} or
+        {-1, 1}.
+    mode : {"resident", "job"}, default "resident"
+        The tasks of an evaluation. Results are bitwise identical. ``"resident"`` tasks stay
+        between evaluations, so an evaluation starts quickly; this suits solvers, which evaluate
+        often. ``"job"`` starts a Spark job for each evaluation, some 40 ms more, and leaves the
+        slots free for other jobs in between. ``LogisticLoss`` has the default ``"job"``.
+    dtype : {"float64", "float32"}, default "float64"
+        The dtype of the stored features. ``"float32"`` rounds them and halves their size.
+    compact : bool, default False
+        Whether the parameters have rows only for features that occur in some row. ``expand`` makes
+        arrays over all features of them. The other weights are 0, as at the optimum under a
+        penalty. Costs two Spark jobs.
+    ps : PSContext, optional
+        The servers. By default the running ``PSContext``.
 
-    ``features`` is a column of ml vectors or arrays, or a list of columns of numbers, in their
-    order; ``label`` holds what the loss takes;
-    ``weight`` and ``offset`` hold a number for each row; ``group`` says which rows are ranked
-    together, and ``event`` where a time of survival is an event (1) or was not seen to its end (0).
+    Attributes
+    ----------
+    ps : PSContext
+        The servers.
+    loss : Loss
+        The loss, bound to the classes of the data.
+    classes : tuple of float or None
+        The labels of the negative and the positive class of a loss of two classes.
+    features : int
+        The number of features that the parameters have rows for.
+    coordinates : DistArray or None
+        With ``compact``, the features that occur, as int64.
 
-    Making one reads the data once (one Spark job) and keeps it as blocks on the executors' disks;
-    ``close`` removes them, or, soon after it, the end of the last reference. Bad rows raise
-    ValueError with their place. In an evaluation the tasks pull the coordinates that their rows
-    touch and push those of the gradient, and a repeated task counts once. To the driver come two
-    numbers and one id a partition. What a loss raises in a task is a LossError that names
-    partition, row block and rows; the objective can be evaluated again.
+    Raises
+    ------
+    TypeError, ValueError
+        If columns, labels, loss and penalty do not fit together. Bad rows are named with their
+        place.
+    LossError
+        In an evaluation, if a function of the loss fails. It names partition, row block and rows.
+        The objective can be evaluated again.
 
-    ``mode`` says which tasks, and changes no bit of the result. "job": those of a Spark job for
-    each evaluation, which costs some 40 ms more. "resident": tasks that stay between evaluations.
-    They hold a slot for each partition, or all that are free, so other Spark jobs may have to wait:
-    until ``close``, until another objective is made, or until there was no evaluation for three
-    seconds.
+    See Also
+    --------
+    LogisticLoss : The same for logistic regression, with other defaults.
+    KeyedObjective : For features that have no dense index.
+    distvec.losses.Objective : The same for rows in memory, without Spark.
 
-    ``dtype`` "float32" keeps the feature values so: they are rounded, and half the bytes.
+    Notes
+    -----
+    In an evaluation each task pulls the coordinates that its rows use, and pushes their part of
+    the gradient. A repeated task counts once. Each partition sends two numbers and one id to the
+    driver.
 
-    With ``compact`` the space has only the features that occur in some row, in their order, and
-    ``expand`` makes arrays over all features of those over these. Of a sparse space of 1e8 features
-    1e5 rows of 50 touch 5 %, and an optimizer's vectors shrink as much. The features left out have
-    the weight 0, as the optimum has under a penalty. Costs two Spark jobs.
+    Resident tasks occupy one slot for each partition, or all free slots, so other Spark jobs may
+    have to wait. They end with ``close``, with the next objective, with
+    ``PSContext.release_slots``, or after three seconds without an evaluation.
 
-    ``standardization`` makes the penalty that of standardized features, as MLlib means it: two
-    Spark jobs.
+    ``close`` removes the blocks. The end of the last reference does so, too, soon after.
+
+    Examples
+    --------
+    >>> from distvec.losses import Logistic
+    >>> from distvec.spark import Objective
+    >>> penalty = optim.SquaredL2Norm(0.1)
+    >>> with Objective(train, loss=Logistic(), penalty=penalty, ps=ps) as objective:
+    ...     result = objective.minimize()
+    ...     model = objective.model(result.x)
+    >>> result.success, result.x.numpy().round(2)
+    (True, array([ 0.22, -1.07,  1.07, -0.22]))
+    >>> model.predict(train).select("label", "prediction").show(2)
+    +-----+----------+
+    |label|prediction|
+    +-----+----------+
+    |  1.0|       1.0|
+    |  0.0|       0.0|
+    +-----+----------+
+    only showing top 2 rows
     """
 
     _stack_of_user: ClassVar[int] = 2
@@ -167,38 +237,58 @@ class Objective(ObjectiveBase):
 
     @property
     def weight_sum(self) -> float:
-        """Sum of the row weights; the number of rows if there are none."""
+        """Sum of the row weights; the number of rows if there are no weights."""
         return self.data.weight_sum
 
     @property
     def dimension(self) -> int:
-        """Rows of the parameters: the number of features, and one more with an intercept."""
+        """Number of rows of the parameters: the features, plus one for an intercept."""
         return self.features + self.intercept
 
     @property
     def mode(self) -> str:
-        """ "job" or "resident"."""
+        """The tasks of an evaluation: ``"job"`` or ``"resident"``."""
         return "job" if self._evaluator.standing_tasks is None else "resident"
 
     @property
     def layouts(self) -> dict[int, str]:
-        """By partition that has rows: how products go over its elements, with what was measured."""
+        """For each partition, the order in which products take the elements, and the reason."""
         return dict(self.data.layouts)
 
     def minibatches(
         self, batch_size: int, *, shuffle: bool = True, replace: bool = False, seed: int = 0
     ) -> SampledObjective:
-        """This objective for solvers that see about ``batch_size`` rows at a time, such as "SGD".
+        """Return this objective with minibatches, for stochastic solvers such as ``"SGD"``.
 
-        shuffle   a new order of the batches in each epoch; False: always the same
-        replace   draw each batch anew, so that some come twice before others come once
-        seed      of orders and draws: the same seed, the same batches, however many executors
+        Parameters
+        ----------
+        batch_size : int
+            About the number of rows of a batch.
+        shuffle : bool, default True
+            Whether the batches have a new order in each epoch.
+        replace : bool, default False
+            Whether each batch is drawn independently, so that some repeat before others occur.
+        seed : int, default 0
+            Seed of orders and draws. The same seed gives the same batches for any number of
+            executors.
 
-        A batch has an equal share of the rows of each partition, always the same ones, a random
-        sample. Its value is the weighted sum of its losses, times the number of batches, divided by
-        the sum of all weights; with the penalty. So their mean is the objective. A step costs what
-        an evaluation costs, less the rows that it leaves out. ValueError for losses that compare
-        each row with all others, as Cox's.
+        Returns
+        -------
+        SampledObjective
+            The objective, with its batches.
+
+        Raises
+        ------
+        ValueError
+            If the loss compares each row with all others, as ``Cox`` does; if an argument is out
+            of range.
+
+        Notes
+        -----
+        A batch has an equal share of the rows of each partition, always the same ones, as a random
+        sample. Its value is the weighted sum of its losses, times the number of batches, divided
+        by the sum of all weights, plus the penalty. So the mean over all batches is the objective.
+        A step costs as much as an evaluation, minus the rows that it leaves out.
         """
         if isinstance(self.loss, PhasedLoss):
             raise ValueError(f"{self.loss} needs all rows together: it has no minibatches")
@@ -226,8 +316,24 @@ class Objective(ObjectiveBase):
         return self._evaluator.sums(arrays, self.coordinates).weight
 
     def margins(self, data: DataFrame, x: Any, *, output: str = "margin") -> DataFrame:
-        """``data`` with a column ``output``: the margins of the model ``x``; lazy. The same as
-        ``model(x).margins(data)``."""
+        """Add a column with the margins of a model; the same as ``model(x).margins(data)``.
+
+        Margins are linear predictors. ``model(x).probabilities(data)`` adds probabilities.
+
+        Parameters
+        ----------
+        data : DataFrame
+            The rows.
+        x : array or dict of arrays
+            The parameters, such as ``result.x``.
+        output : str, default "margin"
+            The name of the new column.
+
+        Returns
+        -------
+        DataFrame
+            ``data`` with the column. Lazy.
+        """
         return self.model(x).margins(data, output=output)  # type: ignore[no-any-return]
 
     def scores(self, data: DataFrame, x: Any, *, output: str = "score") -> DataFrame:
@@ -236,8 +342,18 @@ class Objective(ObjectiveBase):
         return self.margins(data, x, output=output)
 
     def model(self, x: Any) -> Model:
-        """``x`` as a model, which knows its loss, intercept, features and classes: it predicts, is
-        saved and exported. ``x`` is such as ``minimize`` finds, or what ``expand`` makes of it."""
+        """Return parameters as a model with the loss, intercept and features of this objective.
+
+        Parameters
+        ----------
+        x : array or dict of arrays
+            The parameters, such as ``result.x`` or the result of ``expand``.
+
+        Returns
+        -------
+        Model
+            It predicts rows of DataFrames, and can be saved and exported to MLlib.
+        """
         arrays = as_arrays(x, self.loss.parameters)
         whole = shape_of(self.loss.parameters[0], self.data.size, intercept=self.intercept)
         if self.coordinates is not None and getattr(arrays[0], "shape", None) == whole:
@@ -261,15 +377,25 @@ class Objective(ObjectiveBase):
             self.ps.fitted.add(array, make)
 
     def expand(self, x: Any) -> Any:
-        """``x`` over all features (and the intercept): 0 where ``compact`` left a feature out.
-        Lazy; ``x`` itself where none is left out."""
+        """Return parameters over all features, with 0 for those that ``compact`` left out.
+
+        Parameters
+        ----------
+        x : array or dict of arrays
+            The parameters.
+
+        Returns
+        -------
+        array or dict of arrays
+            Lazy. Without ``compact`` it is ``x``.
+        """
         self._arrays(x)
         return x if self.coordinates is None else self.model(x).whole().x
 
     def close(self) -> None:
-        """End resident tasks, and remove the blocks: a later evaluation raises ValueError.
+        """End resident tasks and remove the stored rows.
 
-        Twice is harmless.
+        A later evaluation raises ValueError. Closing again has no effect.
         """
         self._evaluator.close()
 
@@ -416,22 +542,68 @@ class Draws(Order):
 
 
 class LogisticLoss(Objective):
-    """``loss(w) -> (value, gradient)``: the mean logistic loss of a DataFrame's rows.
+    """Mean logistic loss over the rows of a DataFrame, plus ``0.5 l2 ||w||^2``.
 
-    ``value = sum c ln(1 + exp(-y m)) / sum c + 0.5 l2 ||w||^2`` with ``m = <x, w>``, labels ``y``
-    +1 or -1 and row weights ``c`` (column ``weight``, else 1). It is ``Objective`` with that loss
-    and penalty, whose other arguments it takes; ``mode`` is "job" unless said otherwise.
-    ``label`` holds {0, 1} or {-1, 1}, or two values of which ``positive_label`` is +1.
+    It is ``Objective`` with ``loss=Logistic()`` and a squared l2 penalty. ``loss(w)`` returns
+    value and gradient.
 
-    With ``keys=True`` it is a ``KeyedObjective`` instead, which takes its own arguments:
-    features are keys that nobody numbered, and it trains itself, by minibatches.
+    Parameters
+    ----------
+    data : DataFrame
+        The rows.
+    l2 : float, default 0.0
+        Factor of the penalty.
+    mode : {"job", "resident"}, default "job"
+        The tasks of an evaluation, as for ``Objective``. The default ``"job"`` occupies no slots
+        between evaluations, which suits evaluations by hand. Use ``"resident"`` to run a solver
+        faster.
+    keys : bool, default False
+        Whether features are keys without a dense index. It makes a ``KeyedObjective`` instead,
+        which takes its own arguments and trains itself by minibatches.
+    **options
+        The other arguments of ``Objective``, or of ``KeyedObjective``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is unknown or out of range. Arguments of MLlib are translated.
+
+    See Also
+    --------
+    Objective : For other losses and penalties.
+
+    Notes
+    -----
+    The value is ``sum c ln(1 + exp(-y m)) / sum c + 0.5 l2 ||w||^2`` with margins ``m``, labels
+    ``y`` +1 or -1 and row weights ``c``. The column ``label`` contains {0, 1}, {-1, 1}, or two
+    values of which ``positive_label`` is +1.
+
+    Examples
+    --------
+    >>> from distvec.spark import LogisticLoss
+    >>> with LogisticLoss(train, l2=0.1, ps=ps) as loss:
+    ...     value, gradient = loss(ps.zeros(loss.dimension))
+    >>> round(float(value), 4), gradient.shape
+    (0.6931, (4,))
     """
 
     _stack_of_user: ClassVar[int] = 3
 
-    def __new__(cls, *args: Any, keys: bool = False, **options: Any) -> Any:
-        """One over numbered features, or over ``keys``."""
-        return KeyedObjective(*args, **options) if keys else super().__new__(cls)
+    def __new__(
+        cls,
+        data: DataFrame | None = None,
+        *,
+        l2: float | None = None,
+        mode: str | None = None,
+        keys: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Make a loss over a dense index of features, or over ``keys``."""
+        if not keys:
+            return super().__new__(cls)
+        given = {"l2": l2, "mode": mode}  # which it does not have: its error says so
+        options |= {name: value for name, value in given.items() if value is not None}
+        return KeyedObjective(data, **options)
 
     def __init__(
         self,
@@ -447,13 +619,35 @@ class LogisticLoss(Objective):
         super().__init__(data, loss=Logistic(), penalty=_l2(l2), mode=mode, **options)
 
     def with_l2(self, l2: float) -> LogisticLoss:
-        """The same rows (and the same blocks: closing one closes both) under another penalty."""
+        """Return the loss over the same rows with another penalty.
+
+        Parameters
+        ----------
+        l2 : float
+            Factor of the penalty.
+
+        Returns
+        -------
+        LogisticLoss
+            It shares the rows with this loss: closing one closes both.
+        """
         other = self.with_penalty(_l2(_penalty_factor(l2, "l2")))
         other.l2 = float(l2)
         return other
 
     def l1_weights(self, l1: float) -> float | DistArray:
-        """``l1`` for ``OWLQN(l1=...)``: with an intercept, an array that is 0 there."""
+        """Return weights for ``OWLQN(l1=...)`` that leave the intercept free.
+
+        Parameters
+        ----------
+        l1 : float
+            Factor of the l1 norm.
+
+        Returns
+        -------
+        float or DistArray
+            ``l1``; with an intercept an array that is 0 there.
+        """
         l1 = _penalty_factor(l1, "l1")
         is_weight = self._is_penalised(self.loss.parameters[0])
         return l1 if is_weight is None else distvec.where(is_weight, l1, 0.0).persist()
