@@ -1,10 +1,11 @@
-"""Sparse logistic regression in Spark, its vectors on parameter servers: three solvers compared.
+"""Train sparse logistic regression on Spark with three solvers, and compare them.
 
-    python -m examples.logistic_regression                  lines of SciPy against those of PySpark
-    python -m examples.logistic_regression --data FILE.svm  a LIBSVM file (also .bz2 or .gz)
+    python -m examples.logistic_regression                  is a line of code SciPy's or PySpark's?
+    python -m examples.logistic_regression --data FILE.svm  your own LIBSVM file (also .bz2 or .gz)
 
-Spark tasks hold the rows; weights, gradient and history stay on the servers. Prints a table and
-writes ``convergence.png`` and ``results.json``.
+Spark tasks hold the rows. Weights, gradients and the history of the solvers stay on the parameter
+servers. The program prints a table, and writes ``convergence.png``, ``results.json`` and Spark's
+own messages (``spark.log``) to the folder ``--output``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +32,33 @@ from optim import LBFGS, OWLQN, SGD
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Load, train thrice, report."""
+    """Load the rows, train with each solver, and report."""
     options = parse(arguments)
     started = time.perf_counter()
+    print("distvec: logistic regression on Spark, with the weights on parameter servers")
+    if options.data is None:
+        print("Task: is a line of Python code SciPy's (label 1) or PySpark's (label 0)?")
     survey = None
     if options.data is not None:
         survey = libsvm.survey(options.data, options.positive_label)
         say(started, f"{options.data} has {sum(survey.labels.values()):,} rows")
-    spark = start_spark(options.master)
+    say(started, f"starting Spark ({options.master}) and {options.servers} servers ...")
+    spark = start_spark(options.master, options.output / "spark.log")
     try:
         with PSContext.get_or_create(spark, servers=options.servers) as ps:
-            say(started, f"Spark ({options.master}) and {options.servers} servers are up")
+            say(started, "reading the rows, which takes about a minute ...")
             train, test = load(spark, options, survey)
             runs = train_all(train, test, ps, options, started)
     finally:
         spark.stop()
-    print(f"\n{report.table(runs)}\n")
+    report.plot(runs, options.output / "convergence.png")
+    report.write_json(runs, options.output / "results.json", options=vars_of(options))
+    say(started, "done")
+    print(f"\nResults on the held-out rows:\n\n{report.table(runs)}\n")
     for ended in runs:
         if not ended.converged:
             print(f"{ended.solver} did not converge: {ended.message}")
-    report.plot(runs, options.output / "convergence.png")
-    report.write_json(runs, options.output / "results.json", options=vars_of(options))
-    say(started, f"plot and numbers are in {options.output}/")
+    print(explanation(options))
 
 
 def train_all(
@@ -68,22 +75,27 @@ def train_all(
         test = test.cache()
         counts = f"{loss.rows:,} rows to train on, {test.count():,} held out"
         say(started, f"{counts}, {loss.dimension:,} features")
-        return [run(*what, ps, test) for what in plan(loss, ps, options)]
+        runs = []
+        for name, penalty, solver, fun in plan(loss, ps, options):
+            runs.append(run(name, penalty, solver, fun, ps, test))
+            say(started, f"{name}: {runs[-1].iterations} iterations, {runs[-1].seconds:.1f} s")
+        return runs
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--data", type=Path, metavar="FILE.svm", help="train on a LIBSVM file instead")
-    add("--positive-label", type=float, help="the label that counts as 1, if not {0,1} or {-1,1}")
-    add("--rows", type=count, default=160_000, help="rows of the source corpus, about")
-    add("--servers", type=count, default=2, help="parameter servers to start")
-    add("--l2", type=penalty, default=1e-5, help="penalty l2/2 |w|^2 of L-BFGS and SGD")
-    add("--l1", type=penalty, default=1e-5, help="penalty l1 |w|_1 of OWL-QN")
-    add("--iterations", type=count, default=60, help="iterations at most, each solver")
+    add("--positive-label", type=float, help="label of class 1, if labels are not {0,1} or {-1,1}")
+    add("--rows", type=count, default=160_000, help="number of source lines, approximately")
+    add("--servers", type=count, default=2, help="number of parameter servers")
+    add("--l2", type=penalty, default=1e-5, help="weight of the L2 penalty, for L-BFGS and SGD")
+    add("--l1", type=penalty, default=1e-5, help="weight of the L1 penalty, for OWL-QN")
+    add("--tolerance", type=penalty, default=1e-5, help="stop at this gradient norm")
+    add("--iterations", type=count, default=300, help="limit of iterations for each solver")
     add("--output", type=Path, default=Path("build/demo"), help="folder for the results")
-    add("--master", default="local[2]", help="Spark's master")
+    add("--master", default="local[2]", help="Spark master")
     options = parser.parse_args(arguments)
     if options.positive_label is not None and options.data is None:
         parser.error("--positive-label is for --data FILE.svm, which is not given")
@@ -95,14 +107,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def count(text: str) -> int:
-    """A whole number from 1 on."""
+    """Parse a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not 1, 2, 3, ...")
     return int(text)
 
 
 def penalty(text: str) -> float:
-    """A finite number from 0 on."""
+    """Parse a finite number of at least 0."""
     try:
         value = float(text)
     except ValueError:
@@ -112,27 +124,44 @@ def penalty(text: str) -> float:
     return value
 
 
-def start_spark(master: str) -> SparkSession:
-    """A quiet SparkSession with room for the cached rows, its workers run by this Python."""
+def start_spark(master: str, log: Path) -> SparkSession:
+    """Start Spark with room for the cached rows; its messages go to the file ``log``."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    log = Path(__file__).resolve().with_name("log4j2.properties")
-    return (
+    builder = (
         SparkSession.builder.appName("distvec: logistic regression")
         .master(master)
         .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log.as_uri()}")
-        .config("spark.log.level", "ERROR")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
     )
+    try:
+        with standard_error_in(log):  # the Java process that starts here keeps this file
+            return builder.getOrCreate()
+    except Exception:
+        print(log.read_text(), file=sys.stderr)
+        raise
+
+
+@contextmanager
+def standard_error_in(path: Path) -> Iterator[None]:
+    """Redirect the standard error of this process, and of processes that it starts, to a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def load(
     spark: SparkSession, options: argparse.Namespace, survey: libsvm.Survey | None
 ) -> tuple[DataFrame, DataFrame]:
-    """Rows ``label, features`` to train on, and held-out ones: a fifth, always the same."""
+    """Return rows ``label, features`` to train on, and a fifth that is held out by a hash."""
     if survey is not None:
         train, test = libsvm.read(spark, options.data, survey.features, options.positive_label)
         check_split(train, test, f"--data {options.data}")
@@ -143,7 +172,7 @@ def load(
 
 
 def check_split(train: DataFrame, test: DataFrame, option: str) -> None:
-    """SystemExit if one part lacks a class: nothing to learn there, or nothing to measure."""
+    """Raise SystemExit if one part lacks a class, so that it cannot train or measure a model."""
     for part, rows in (("rows to train on", train), ("held-out rows", test)):
         found = sorted(row["label"] for row in rows.select("label").distinct().collect())
         if len(found) < 2:
@@ -155,25 +184,28 @@ def check_split(train: DataFrame, test: DataFrame, option: str) -> None:
 
 
 def plan(loss: LogisticLoss, ps: PSContext, options: argparse.Namespace) -> list[tuple[Any, ...]]:
-    """Name, objective in words, solver and function of each run."""
-    limit = options.iterations
-    with_l2 = f"loss + {options.l2:g}/2 |w|^2"
-    with_l1 = f"loss + {options.l1:g} |w|_1"
+    """Return name, penalty in words, solver and objective of each run."""
+    limits = {"max_iterations": options.iterations, "gradient_tolerance": options.tolerance}
     step = 1.0 / largest_curvature(loss, ps)
-    sgd = SGD(step_size=step, momentum=0.9, nesterov=True, max_iterations=limit)
     return [
-        ("L-BFGS", with_l2, LBFGS(history=10, max_iterations=limit), loss),
-        ("OWL-QN", with_l1, OWLQN(l1=options.l1, max_iterations=limit), loss.with_l2(0.0)),
-        ("SGD", with_l2, sgd, loss),
+        ("L-BFGS", f"L2 {options.l2:g}", LBFGS(history=10, **limits), loss),
+        ("OWL-QN", f"L1 {options.l1:g}", OWLQN(l1=options.l1, **limits), loss.with_l2(0.0)),
+        (
+            "SGD",
+            f"L2 {options.l2:g}",
+            SGD(step_size=step, momentum=0.9, nesterov=True, **limits),
+            loss,
+        ),
     ]
 
 
 def largest_curvature(loss: LogisticLoss, ps: PSContext, rounds: int = 8) -> float:
-    """Largest eigenvalue of the Hessian at 0, where it bounds all others: the step size's inverse.
+    """Estimate the largest eigenvalue of the Hessian at 0; its inverse is a safe step size.
 
-    The power method on differences of gradients; no vector leaves the servers.
+    The Hessian of this loss is largest at 0. The power method needs only differences of gradients,
+    and all vectors stay on the servers.
     """
-    small = 1e-3  # margins stay so small that the Hessian is that of 0
+    small = 1e-3  # margins stay so small that the Hessian hardly differs from the one at 0
     _, at_zero = loss(ps.zeros(loss.dimension))
     direction = ps.ones(loss.dimension) / math.sqrt(loss.dimension)
     curvature = 0.0
@@ -186,20 +218,16 @@ def largest_curvature(loss: LogisticLoss, ps: PSContext, rounds: int = 8) -> flo
 
 
 def run(
-    name: str, objective: str, solver: Any, fun: LogisticLoss, ps: PSContext, test: DataFrame
+    name: str, penalty: str, solver: Any, fun: LogisticLoss, ps: PSContext, test: DataFrame
 ) -> report.Run:
-    """Train once, with a bar, and score the held-out rows."""
+    """Train once, with a progress bar in a terminal, and measure the model on held-out rows."""
     first = ps.counters.messages
     began = time.perf_counter()
-    pause = 0.1 if sys.stderr.isatty() else 5.0  # a log takes no hundred lines
-    with tqdm(total=solver.max_iterations, desc=name, unit="it", mininterval=pause) as bar:
+    with tqdm(desc=name, unit=" iterations", disable=None, leave=False) as bar:
 
         def show(state: Any) -> None:
-            bar.set_postfix_str(
-                f"value {state.value:.6f}, gradient {state.gradient_norm:.1e}, "
-                f"messages {ps.counters.messages - first}",
-                refresh=False,
-            )
+            told = f"objective {state.value:.6f}, gradient norm {state.gradient_norm:.1e}"
+            bar.set_postfix_str(told, refresh=False)
             bar.update(state.iteration - bar.n)
 
         result = solver.minimize(fun, ps.zeros(fun.dimension), callback=show)
@@ -208,7 +236,7 @@ def run(
     auc, accuracy = held_out(test, fun.model(result.x))
     return report.Run(
         solver=name,
-        objective=objective,
+        penalty=penalty,
         value=float(result.fun),
         auc=auc,
         accuracy=accuracy,
@@ -224,7 +252,7 @@ def run(
 
 
 def held_out(test: DataFrame, model: Model) -> tuple[float, float]:
-    """AUC and accuracy; the tasks pull the weights they need, no row comes to the driver."""
+    """Return AUC and accuracy. Tasks pull the weights that they need; rows stay in Spark."""
     scored = model.margins(test).select("label", "margin").cache()
     auc = BinaryClassificationEvaluator(rawPredictionCol="margin", labelCol="label").evaluate(
         scored
@@ -236,16 +264,29 @@ def held_out(test: DataFrame, model: Model) -> tuple[float, float]:
 
 
 def vars_of(options: argparse.Namespace) -> dict[str, object]:
-    """The options as JSON takes them."""
+    """Return the options in a form for JSON."""
     return {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(options).items()
     }
 
 
-def say(started: float, what: str) -> None:
-    """A line with the seconds since the start."""
-    print(f"[{time.perf_counter() - started:6.1f} s] {what}", flush=True)
+def explanation(options: argparse.Namespace) -> str:
+    """Explain the table to a newcomer, and say how to continue."""
+    python = os.path.relpath(sys.executable)
+    return f"""\
+AUC is 1 for a perfect order of the rows, and 0.5 for a random one. "non-zero" counts the weights
+that are not 0: an L1 penalty removes most of them. "requests/iter" is the number of requests from
+the driver to each server per iteration.
+
+Written to {options.output}: convergence.png, results.json, spark.log (Spark's own messages)
+Next: train on your own rows:    {python} -m examples.logistic_regression --data FILE.svm
+      write your own program:    docs/tutorials/logistic_regression.md"""
+
+
+def say(started: float, text: str) -> None:
+    """Print a line with the seconds since the start."""
+    print(f"[{time.perf_counter() - started:6.1f} s] {text}", flush=True)
 
 
 if __name__ == "__main__":

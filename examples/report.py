@@ -1,4 +1,4 @@
-"""What training came to: a table, a plot and a JSON file."""
+"""Report training runs: a table, a plot and a JSON file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 @dataclass(frozen=True)
 class Progress:
-    """One iteration: the objective there and the seconds since the start of the run."""
+    """One iteration: the value of the objective, and the seconds since the start of the run."""
 
     value: float
     seconds: float
@@ -22,10 +22,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Run:
-    """One solver's run. ``objective`` names what was minimised: only equal ones compare."""
+    """The run of one solver. Values of the objective compare only under the same ``penalty``."""
 
     solver: str
-    objective: str
+    penalty: str
     value: float
     auc: float
     accuracy: float
@@ -39,33 +39,26 @@ class Run:
     history: Sequence[Progress]
 
     @property
-    def messages_per_iteration(self) -> float:
-        """Messages to the busiest server, the driver's alone."""
+    def requests_per_iteration(self) -> float:
+        """Requests of the driver to each server."""
         return self.messages / max(self.iterations, 1)
-
-    @property
-    def seconds_per_iteration(self) -> float:
-        """Wall time of the run over its iterations."""
-        return self.seconds / max(self.iterations, 1)
 
 
 _COLUMNS: Sequence[tuple[str, Callable[[Run], str]]] = (
     ("solver", lambda run: run.solver),
-    ("minimises", lambda run: run.objective),
-    ("objective", lambda run: f"{run.value:.8f}"),
+    ("penalty", lambda run: run.penalty),
     ("AUC", lambda run: f"{run.auc:.4f}"),
     ("accuracy", lambda run: f"{run.accuracy:.4f}"),
-    ("non-zeros", lambda run: f"{run.nonzeros:,}"),
+    ("non-zero", lambda run: f"{run.nonzeros:,}"),
     ("iterations", lambda run: str(run.iterations)),
-    ("evaluations", lambda run: str(run.evaluations)),
+    ("requests/iter", lambda run: f"{run.requests_per_iteration:.1f}"),
+    ("seconds", lambda run: f"{run.seconds:.1f}"),
     ("converged", lambda run: "yes" if run.converged else "no"),
-    ("messages/it", lambda run: f"{run.messages_per_iteration:.1f}"),
-    ("s/it", lambda run: f"{run.seconds_per_iteration:.3f}"),
 )
 
 
 def table(runs: Sequence[Run]) -> str:
-    """One line a run; AUC and accuracy are of the held-out rows. Names left, numbers right."""
+    """Return a table with one line per run; names are aligned left and numbers right."""
     cells = [[name for name, _ in _COLUMNS]]
     cells += [[text(run) for _, text in _COLUMNS] for run in runs]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -80,12 +73,12 @@ def table(runs: Sequence[Run]) -> str:
 
 
 def plot(runs: Sequence[Run], path: Path) -> None:
-    """Objective above the best known of the same objective, by iteration and by seconds."""
+    """Draw the distance to the best value of the same objective, by iteration and by seconds."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     by_iteration, by_seconds = figure.subplots(1, 2, sharey=True)
     for run in runs:
         gaps = above_best(run, runs)
-        name = f"{run.solver}: {run.objective}"
+        name = f"{run.solver}, {run.penalty}"
         by_iteration.semilogy(range(len(gaps)), gaps, label=name)
         by_seconds.semilogy([point.seconds for point in run.history], gaps, label=name)
     by_iteration.set(xlabel="iteration", ylabel="objective above the best found")
@@ -98,17 +91,17 @@ def plot(runs: Sequence[Run], path: Path) -> None:
 
 
 def above_best(run: Run, runs: Sequence[Run]) -> np.ndarray:
-    """How far each iterate of ``run`` is above the best of all runs with the same objective.
+    """Return the distance of each iterate to the best value of all runs with the same penalty.
 
-    Not-a-number at the best itself, which a logarithmic axis cannot show.
+    The best iterate itself gets NaN, because a logarithmic axis cannot show 0.
     """
-    same = [point.value for other in runs if other.objective == run.objective
+    same = [point.value for other in runs if other.penalty == run.penalty
             for point in other.history]  # fmt: skip
     gaps = np.array([point.value for point in run.history]) - min(same)
     return np.where(gaps > 0, gaps, np.nan)
 
 
 def write_json(runs: Sequence[Run], path: Path, **about: object) -> None:
-    """All that is known of the runs, with ``about`` (data set, options) beside."""
+    """Write all fields of the runs, and the entries of ``about`` (data set, options)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**about, "runs": [asdict(run) for run in runs]}, indent=1) + "\n")

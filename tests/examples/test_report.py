@@ -6,7 +6,7 @@ import pytest
 from examples.report import Progress, Run, above_best, plot, table, write_json
 
 
-def run(solver, objective, values, **more):
+def run(solver, penalty, values, **more):
     history = [Progress(value, 0.5 * i) for i, value in enumerate(values)]
     fields = {
         "value": values[-1],
@@ -20,29 +20,29 @@ def run(solver, objective, values, **more):
         "converged": len(values) < 4,
         "message": "the gradient is small",
     }
-    return Run(solver=solver, objective=objective, history=history, **fields | more)
+    return Run(solver=solver, penalty=penalty, history=history, **fields | more)
 
 
 RUNS = [
-    run("L-BFGS", "loss + l2", [0.7, 0.3, 0.2]),
-    run("OWL-QN", "loss + l1", [0.7, 0.4]),
-    run("SGD", "loss + l2", [0.7, 0.5, 0.6, 0.25]),
+    run("L-BFGS", "L2 0.1", [0.7, 0.3, 0.2]),
+    run("OWL-QN", "L1 0.1", [0.7, 0.4]),
+    run("SGD", "L2 0.1", [0.7, 0.5, 0.6, 0.25]),
 ]
 
 
 def test_table_has_a_line_per_run():
     head, rule, first, second, third = table(RUNS).splitlines()
-    assert head.split()[:3] == ["solver", "minimises", "objective"]
+    assert head.split()[:3] == ["solver", "penalty", "AUC"]
     assert set(rule) == {"-"}
     assert len(head) == len(rule) == len(first) == len(second) == len(third)
-    assert first.split()[-7:] == ["0.9000", "1,234,567", "2", "4", "yes", "3.0", "0.750"]
-    assert third.split()[-3] == "no"
+    assert first.split()[-6:] == ["0.9000", "1,234,567", "2", "3.0", "1.5", "yes"]
+    assert third.split()[-1] == "no"
 
 
 def test_a_run_without_iterations():
-    still = run("L-BFGS", "loss", [0.7])
-    assert still.messages_per_iteration == 6
-    assert "0.70000000" in table([still])
+    still = run("L-BFGS", "L2 0", [0.7])
+    assert still.requests_per_iteration == 6
+    assert "0.9750" in table([still])
 
 
 def test_gaps_are_to_the_best_of_the_same_objective():
