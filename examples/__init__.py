@@ -1,1 +1,1 @@
-"""Whole programs that a user would write."""
+"""Complete programs, written as users write them. In a clone: ``python -m examples.NAME``."""

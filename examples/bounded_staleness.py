@@ -1,9 +1,9 @@
-"""Stochastic gradient descent in long Spark tasks: in lockstep, within a bound, and without one.
+"""Compare lockstep (BSP), bounded staleness (SSP) and asynchronous (ASP) SGD in Spark tasks.
 
     python -m examples.bounded_staleness
 
-Sparse logistic regression on rows that Spark makes up. Each task goes over its rows in small
-batches, pulls the weights of a batch while it works on the one before, and pushes a step.
+The model is a sparse logistic regression on generated rows. Each task goes through its rows in
+batches. It pulls the weights of the next batch while it computes, and pushes a step per batch.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from distvec.spark import PSContext, run
 FEATURES, NONZEROS = 50_000, 20
 
 Row = tuple[float, np.ndarray]
-"""A label, -1 or 1, and the features that the row has; each counts 1."""
+"""A label, -1 or 1, and the indices of the features whose value is 1."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train three times, and print a line for each."""
+    """Train with each kind of staleness, and print a line for each."""
     options = parse(arguments)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
@@ -51,16 +51,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workers", type=int, default=2, help="tasks that train")
-    parser.add_argument("--rows", type=int, default=20_000, help="rows of all workers")
-    parser.add_argument("--clocks", type=int, default=200, help="batches of each worker")
+    parser.add_argument("--workers", type=int, default=2, help="number of tasks that train")
+    parser.add_argument("--rows", type=int, default=20_000, help="number of rows in total")
+    parser.add_argument("--clocks", type=int, default=200, help="number of batches per worker")
     return parser.parse_args(arguments)
 
 
 def made_up(seed: int, count: int) -> Iterator[Row]:
-    """Rows whose labels follow from hidden weights; low features are frequent, as words are."""
+    """Generate rows whose labels follow from hidden weights; low indices are frequent."""
     rng = np.random.default_rng(seed)
     hidden = np.random.default_rng(0).normal(size=FEATURES)
     for _ in range(count):
@@ -69,7 +69,7 @@ def made_up(seed: int, count: int) -> Iterator[Row]:
 
 
 class Batch(NamedTuple):
-    """Some rows: labels, the features that occur, and which row has which of these."""
+    """A batch of rows: their labels, the features that occur, and a matrix over these features."""
 
     labels: np.ndarray
     columns: np.ndarray
@@ -77,7 +77,7 @@ class Batch(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Batch:
-        """A batch of ``rows``."""
+        """Build a batch from ``rows``."""
         columns, places = np.unique(
             np.concatenate([found for _, found in rows]), return_inverse=True
         )
@@ -86,17 +86,17 @@ class Batch(NamedTuple):
         return cls(np.array([label for label, _ in rows]), columns, x)
 
     def loss(self, weights: np.ndarray) -> float:
-        """Mean logistic loss, given the weights of ``columns``."""
+        """Return the mean logistic loss for the weights of ``columns``."""
         return float(np.logaddexp(0.0, -self.labels * (self.x @ weights)).mean())
 
     def gradient(self, weights: np.ndarray) -> np.ndarray:
-        """Of the loss, by the weights of ``columns``."""
+        """Return the gradient of the loss for the weights of ``columns``."""
         slope = -self.labels / (1.0 + np.exp(self.labels * (self.x @ weights)))
         return np.asarray(self.x.T @ slope / len(self.labels))
 
 
 def trainer(clocks: int, batch_size: int = 200, step: float = 2.0) -> Callable[..., float]:
-    """A training function: so many clocks of a batch each; returns the loss on all its rows."""
+    """Return a function that trains one batch per clock, and returns the loss on all its rows."""
 
     def train(worker: Any, w: Any) -> float:
         batches = in_batches(worker.rows, batch_size)
@@ -110,7 +110,7 @@ def trainer(clocks: int, batch_size: int = 200, step: float = 2.0) -> Callable[.
 
 
 def in_batches(rows: Iterable[Row], size: int) -> list[Batch]:
-    """The rows, in their order, in batches of so many."""
+    """Split the rows into batches of ``size`` rows, in their order."""
     known = list(rows)
     return [Batch.of(known[start : start + size]) for start in range(0, len(known), size)]
 

@@ -1,11 +1,11 @@
-"""Click-through by FTRL, over a stream whose features grow: nobody knows how many there will be.
+"""Predict clicks with FTRL on a structured stream whose features grow.
 
     python -m examples.click_through --picture auc.png
 
-Each hour brings a file of impressions, with new users and new ads among them. A structured stream
-gives them to the model file by file: a row is predicted first, and learned from then. The weights
-are on parameter servers, under hashes of "user=u17" and "ad=a4", and grow with these. The clicks
-follow planted weights, so it is known how well they could be predicted at best.
+Each hour brings a file of impressions with new users and new ads. The stream gives the files to the
+model one after the other. The model first predicts each row, and then learns from it. The weights
+are on parameter servers, under hashes of "user=u17" and "ad=a4". The clicks follow hidden weights,
+so the program also prints the best possible AUC.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from distvec.spark import LogisticLoss, PSContext
 
 SCHEMA = "user string, ad string, site string, click int, chance double"
 FEATURES = {"user": 1.0, "ad": 0.8, "site": 0.5}
-"""Columns, and the spread of their planted weights."""
+"""The columns, and the standard deviation of their hidden weights."""
 COMMON = -1.5
-"""What all margins begin with: one click in five."""
+"""The common part of all margins: about one click in five impressions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make up hours of clicks, learn from them as a stream, and print a line for each."""
+    """Generate hours of clicks, learn from them as a stream, and print a line per hour."""
     options = parse(arguments)
     spark = (
         SparkSession.builder.master("local[2]")
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             best = [write_hour(folder / "clicks", hour, options) for hour in range(options.hours)]
             found = learn(spark, ps, folder)
             for hour, (done, most) in enumerate(zip(found, best, strict=True)):
-                print(f"hour {hour:3}  {done}  (at best {most:.4f})")
+                print(f"hour {hour:3}  {done}  (best possible {most:.4f})")
             print(f"{found[-1].keys:,} weights after {found[-1].rows:,} rows")
             if options.picture:
                 draw(options.picture, [done.auc for done in found], best)
@@ -59,20 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hours", type=int, default=24, help="files of the stream")
-    parser.add_argument("--rows", type=int, default=20_000, help="impressions an hour")
-    parser.add_argument("--users", type=int, default=2_000, help="at first; a tenth more each hour")
-    parser.add_argument("--seed", type=int, default=0, help="of what is made up")
+    parser.add_argument("--hours", type=int, default=24, help="number of files in the stream")
+    parser.add_argument("--rows", type=int, default=20_000, help="impressions per hour")
     parser.add_argument(
-        "--picture", type=Path, help="a file for the AUC over time, such as auc.png"
+        "--users", type=int, default=2_000, help="users in the first hour; each hour adds a tenth"
     )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the generated data")
+    parser.add_argument("--picture", type=Path, help="write a plot of the AUC to this file")
     return parser.parse_args(arguments)
 
 
 def learn(spark: SparkSession, ps: PSContext, folder: Path) -> list[Any]:
-    """Train on the files of ``folder / "clicks"``, oldest first; how each of them went."""
+    """Train on the files of ``folder / "clicks"``, oldest first; return the progress of each."""
     model = LogisticLoss(
         keys=True,
         features=list(FEATURES),
@@ -98,13 +98,15 @@ def learn(spark: SparkSession, ps: PSContext, folder: Path) -> list[Any]:
 
 
 def write_hour(folder: Path, hour: int, options: argparse.Namespace) -> float:
-    """Write a file of impressions; returns the AUC of who knows the planted weights."""
+    """Write a file of impressions, and return the AUC of the hidden weights."""
     rng = np.random.default_rng((options.seed, hour))
     users = options.users + options.users * hour // 10
     counts = {"user": users, "ad": users // 4, "site": 50}
     margins, columns = np.full(options.rows, COMMON), {}
     for name, count in counts.items():
-        chosen = (count * rng.random(options.rows) ** 2).astype(np.int64)  # some come often
+        chosen = (count * rng.random(options.rows) ** 2).astype(
+            np.int64
+        )  # low numbers are frequent
         place = list(counts).index(name)
         planted = np.random.default_rng((options.seed, 0, place)).normal(size=count)
         margins += FEATURES[name] * planted[chosen]
@@ -118,7 +120,7 @@ def write_hour(folder: Path, hour: int, options: argparse.Namespace) -> float:
 
 
 def area(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Under the ROC curve: how often a click has the higher score than what is none."""
+    """Return the AUC: the chance that a click has a higher score than another impression."""
     ranks = np.empty(len(scores))
     ranks[np.argsort(scores)] = np.arange(len(scores))
     clicks = labels == 1
@@ -128,9 +130,9 @@ def area(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def draw(path: Path, found: Sequence[float], best: Sequence[float]) -> None:
-    """The AUC of each hour beside the best possible, as a picture."""
+    """Plot the AUC of each hour beside the best possible AUC."""
     if find_spec("matplotlib") is None:
-        print("no picture: it needs matplotlib, pip install 'distvec[plot]'")
+        print("no plot: it needs matplotlib, pip install 'distvec[plot]'")
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -138,8 +140,8 @@ def draw(path: Path, found: Sequence[float], best: Sequence[float]) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.plot(best, color="0.6", label="with the planted weights")
-    axes.plot(found, marker=".", label="FTRL, before it learned from the hour")
+    axes.plot(best, color="0.6", label="best possible: the hidden weights")
+    axes.plot(found, marker=".", label="FTRL, predicted before learning")
     axes.set(xlabel="hour", ylabel="AUC")
     axes.legend()
     figure.savefig(path, dpi=120)

@@ -1,9 +1,9 @@
-"""k-means by Lloyd's algorithm, over a table on parameter servers.
+"""Find clusters with k-means (Lloyd's algorithm) in a table on parameter servers.
 
     python -m examples.k_means
 
-The algorithm is NumPy's, and runs on NumPy's arrays as it is: which points are nearest to which
-centre, and the sums of these, are found where the points are. The few centres go along.
+``k_means`` is written for NumPy, and runs on NumPy arrays unchanged. The points stay on the
+servers; only the few centers travel, in one request to each server per iteration.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import distvec as dv
 
 
 class Step(NamedTuple):
-    """One iteration: new centres, how many points each has, and the sum of squared distances."""
+    """One iteration: new centers, their numbers of points, and the sum of squared distances."""
 
-    centres: Any
+    centers: Any
     counts: Any
     inertia: Any
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make up clusters, find them, and print a line for each iteration."""
+    """Generate clusters, find them, and print a line for each iteration."""
     options = parse(arguments)
     rng = np.random.default_rng(options.seed)
     truth = options.spread * rng.standard_normal((options.clusters, options.features))
@@ -45,35 +45,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 break
             last = inertia
         seconds, messages = time.perf_counter() - began, ps.counters.messages - before
-        print(f"{messages} messages to each server, {seconds / number:.3f} s an iteration")
-        error = np.abs(matched(np.asarray(step.centres), truth) - truth).max()
-        print(f"the centres are found to {error:.4f}; points of each: {np.asarray(step.counts)}")
+        print(f"{messages} requests to each server, {seconds / number:.3f} s per iteration")
+        error = np.abs(matched(np.asarray(step.centers), truth) - truth).max()
+        print(
+            f"largest error of a center {error:.4f}; points per cluster {np.asarray(step.counts)}"
+        )
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=500_000, help="points")
-    parser.add_argument("--features", type=int, default=8, help="of each point")
-    parser.add_argument("--clusters", type=int, default=5, help="to make up, and to find")
-    parser.add_argument("--spread", type=float, default=3.0, help="of the clusters' centres")
-    parser.add_argument("--servers", type=int, default=2, help="processes that hold the points")
-    parser.add_argument("--tolerance", type=float, default=1e-6, help="on the relative gain")
-    parser.add_argument("--seed", type=int, default=0, help="of what is made up")
+    parser.add_argument("--rows", type=int, default=500_000, help="number of points")
+    parser.add_argument("--features", type=int, default=8, help="coordinates of each point")
+    parser.add_argument("--clusters", type=int, default=5, help="number of clusters")
+    parser.add_argument(
+        "--spread", type=float, default=3.0, help="standard deviation of the centers"
+    )
+    parser.add_argument("--servers", type=int, default=2, help="number of server processes")
+    parser.add_argument(
+        "--tolerance", type=float, default=1e-6, help="stop at this relative improvement"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the generated data")
     return parser.parse_args(arguments)
 
 
-def clusters(ps: dv.Session, centres: np.ndarray, rows: int, seed: int) -> dv.DistArray:
-    """Points with standard normal noise about one of the centres each, made on the servers."""
-    count, features = centres.shape
+def clusters(ps: dv.Session, centers: np.ndarray, rows: int, seed: int) -> dv.DistArray:
+    """Draw points on the servers: each is one of the centers plus standard normal noise."""
+    count, features = centers.shape
     member = ps.random.integers(0, count, rows, seed=seed)
     noise = ps.random.normal((rows, features), seed=seed)
-    points = (member[:, None] == np.arange(count)) @ centres + noise
+    points = (member[:, None] == np.arange(count)) @ centers + noise
     return points.persist()
 
 
 def farthest_first(points: Any, count: int) -> np.ndarray:
-    """The first point, and then each time the one farthest from those before: Gonzalez (1985)."""
+    """Choose the first point, then repeatedly the farthest from all before: Gonzalez (1985)."""
     found = [np.asarray(points[0])]
     distance = ((points - found[0]) ** 2).sum(axis=1)
     while len(found) < count:
@@ -82,24 +88,24 @@ def farthest_first(points: Any, count: int) -> np.ndarray:
     return np.array(found)
 
 
-def k_means(points: Any, centres: Any) -> Iterator[Step]:
-    """The iterations of Lloyd's algorithm, without an end."""
+def k_means(points: Any, centers: Any) -> Iterator[Step]:
+    """Yield the iterations of Lloyd's algorithm; the caller stops."""
     squares = (points**2).sum(axis=1)
     while True:
-        distances = squares[:, None] - 2.0 * points @ centres.T + (centres**2).sum(axis=1)
+        distances = squares[:, None] - 2.0 * points @ centers.T + (centers**2).sum(axis=1)
         inertia = distances.min(axis=1).sum()
-        members = distances.argmin(axis=1)[:, None] == np.arange(len(centres))
+        members = distances.argmin(axis=1)[:, None] == np.arange(len(centers))
         counts = members.sum(axis=0)
-        # A centre that has lost its points stays.
+        # A center without points keeps its place.
         means = members.T @ points / np.maximum(counts, 1)[:, None]
-        centres = np.where((counts > 0)[:, None], means, centres)
-        yield Step(centres, counts, inertia)
+        centers = np.where((counts > 0)[:, None], means, centers)
+        yield Step(centers, counts, inertia)
 
 
-def matched(centres: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """For each of the true centres the nearest one that was found."""
-    distances = ((truth[:, None, :] - centres) ** 2).sum(axis=2)
-    return centres[distances.argmin(axis=1)]
+def matched(centers: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Return the nearest found center for each true center."""
+    distances = ((truth[:, None, :] - centers) ** 2).sum(axis=2)
+    return centers[distances.argmin(axis=1)]
 
 
 if __name__ == "__main__":

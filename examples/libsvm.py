@@ -1,4 +1,4 @@
-"""Rows of a LIBSVM file instead of the source corpus."""
+"""Read and check a LIBSVM file."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _PAIRS_OF_LABELS = ({0.0, 1.0}, {-1.0, 1.0})
 
 
 class Survey(NamedTuple):
-    """What a file holds: the largest feature index, and how many rows each label has."""
+    """The largest feature index of a file, and the number of rows per label."""
 
     features: int
     labels: Counter[float]
 
 
 def survey(path: Path, positive_label: float | None = None) -> Survey:
-    """Read the file once, without Spark, which would not say where something is wrong.
+    """Check the file without Spark, whose errors do not name the line.
 
-    SystemExit with the line of the first row that cannot be used, or with what is missing.
+    Raises SystemExit with the line of the first invalid row, or with the missing label.
     """
     if not path.is_file():
         raise SystemExit(f"--data {path}: no such file")
@@ -59,10 +59,9 @@ def survey(path: Path, positive_label: float | None = None) -> Survey:
 def read(
     spark: SparkSession, path: Path, features: int, positive_label: float | None = None
 ) -> tuple[DataFrame, DataFrame]:
-    """Rows ``label, features``: four fifths to train on and one held out, always the same.
+    """Return rows ``label, features``: four fifths to train on, and a fixed fifth held out.
 
-    Spark unpacks .bz2 and .gz by their names. With ``positive_label`` that label becomes 1 and all
-    others 0.
+    Spark unpacks .bz2 and .gz by their names. ``positive_label`` becomes 1, and other labels 0.
     """
     rows = spark.read.format("libsvm").option("numFeatures", features).load(str(path))
     if positive_label is not None:
@@ -73,7 +72,7 @@ def read(
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The rows of the file with their line numbers, as Spark reads them: without comments."""
+    """Yield the rows with their line numbers, without comments, as Spark reads them."""
     opened = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     try:
         with opened(path, "rt", encoding="utf-8", errors="replace") as file:
@@ -86,7 +85,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _label_and_last_index(text: str) -> tuple[float, int]:
-    """Of one row; ValueError says why it cannot be used."""
+    """Return label and last index of a row; ValueError gives the reason if it is invalid."""
     if _ROW.fullmatch(text) is None:
         raise ValueError(_malformed(text))
     label = float(text.partition(" ")[0])
@@ -122,12 +121,12 @@ def _go_together(labels: set[float]) -> bool:
 
 
 def _missing(labels: Counter[float], positive_label: float | None) -> str | None:
-    """What the file lacks as a whole (None: nothing)."""
+    """Return the reason if the whole file is unusable, else None."""
     if not labels:
         return "it has no rows"
     have = ", ".join(f"{label:g} ({count:,} rows)" for label, count in sorted(labels.items()))
     if positive_label is not None and positive_label not in labels:
         return f"no row has --positive-label {positive_label:g}; its labels are {have}"
     if len(labels) == 1:
-        return f"all rows have one label, {have}; two are needed to tell apart"
+        return f"all rows have one label, {have}; a classifier needs two"
     return None

@@ -178,7 +178,7 @@ def check_split(train: DataFrame, test: DataFrame, option: str) -> None:
         if len(found) < 2:
             labels = ", ".join(f"{label:g}" for label in found) or "none"
             raise SystemExit(
-                f"{option}: the {part} have too few labels ({labels}) where two are needed; a "
+                f"{option}: the {part} have too few labels ({labels}), but two are needed; a "
                 "fifth of the rows is held out by chance, so give more rows"
             )
 

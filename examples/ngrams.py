@@ -1,4 +1,4 @@
-"""Character n-grams of many lines, hashed into a fixed number of features, by NumPy alone.
+"""Hash the character n-grams of many lines into a fixed number of features, with NumPy.
 
 The text of all lines is one buffer of UTF-8 bytes. A polynomial rolling hash runs over the whole
 buffer once per n-gram length; windows that would cross the end of a line are left out. There is no
@@ -16,7 +16,7 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-_BASE = np.uint64(0x100000001B3)  # FNV's prime; any odd number with scattered bits does
+_BASE = np.uint64(0x100000001B3)  # FNV's prime; any odd number with well-mixed bits works
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads a hash over its high bits
 
 
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 def hashed_ngrams(
     text: Bytes, offsets: Ints, lengths: Sequence[int] = (3, 4, 5), bits: int = 20
 ) -> Rows:
-    """Counts of the n-grams of each line in 2**bits features, each row scaled to length one.
+    """Count the n-grams of each line in 2**bits features, and scale each row to length one.
 
     ``text[offsets[i]:offsets[i + 1]]`` is line i, of any length. A line shorter than the smallest
     n-gram gives an empty row.
@@ -59,7 +59,7 @@ def _bucket(value: npt.NDArray[np.uint64], bits: int) -> Ints:
 
 
 def _count(keys: Ints, rows: int, bits: int) -> Rows:
-    """Rows out of one number (row, bucket) per n-gram."""
+    """Build rows from one number (row, bucket) per n-gram."""
     keys, counts = np.unique(keys, return_counts=True)
     row, bucket = keys >> bits, keys & ((1 << bits) - 1)
     tally = counts.astype(np.float64)

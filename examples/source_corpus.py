@@ -1,8 +1,8 @@
-"""Rows to learn from without a download: is this line of Python SciPy's (1) or PySpark's (0)?
+"""Make training data without a download: lines of SciPy (label 1) and of PySpark (label 0).
 
-Lines are stripped; those shorter than 8 characters are dropped. A line that occurs often counts
-once, and one that occurs in both packages is dropped: so no held-out line was ever trained on.
-Everything runs in Spark tasks: the driver holds names of files.
+Lines are stripped, and lines with fewer than 8 characters are dropped. Repeated lines count once,
+and lines that occur in both packages are dropped, so no held-out line is also in the training rows.
+Spark tasks do all the work: the driver holds only names of files.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from examples.ngrams import Rows, hashed_ngrams
 
 BITS = 20
 _SHORTEST_LINE = 8
-_FINENESS = 1_000_000  # a line's place among so many decides whether it is sampled or held out
+_FINENESS = 1_000_000  # a line's hash modulo this number decides whether it is sampled or held out
 _SCHEMA = StructType([StructField("label", DoubleType()), StructField("features", VectorUDT())])
 
 
 def source_lines(spark: SparkSession, rows: int | None = None) -> DataFrame:
-    """``line, label``: about ``rows`` distinct lines of the two packages, or all; cached.
+    """Return about ``rows`` distinct lines of the two packages, or all, as ``line, label``; cached.
 
-    Which ones depends on the text alone, and so does their order.
+    The sample and its order depend only on the text.
     """
     files = [(path, 1.0) for path in python_files("scipy")]
     files += [(path, 0.0) for path in python_files("pyspark")]
@@ -52,18 +52,18 @@ def source_lines(spark: SparkSession, rows: int | None = None) -> DataFrame:
 
 
 def split(lines: DataFrame, held_out: float = 0.2) -> tuple[DataFrame, DataFrame]:
-    """The lines to train on and those held out; a line's hash decides."""
+    """Return the lines to train on and the held-out lines; the hash of a line decides."""
     border = int(_FINENESS * held_out)
     return lines.where(_place("split") >= border), lines.where(_place("split") < border)
 
 
 def features(lines: DataFrame) -> DataFrame:
-    """``label, features``: hashed n-grams (3 to 5 characters) as sparse ml vectors."""
+    """Return ``label, features``: hashed n-grams of 3 to 5 characters as sparse ML vectors."""
     return lines.select("line", "label").mapInArrow(_to_vectors, _SCHEMA)
 
 
 def python_files(package: str) -> list[str]:
-    """The ``.py`` files of an installed package, sorted; the package is not imported."""
+    """Return the sorted ``.py`` files of an installed package, without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"no package {package!r} to read; pip install {package}")
@@ -72,7 +72,7 @@ def python_files(package: str) -> list[str]:
 
 
 def stripped_lines(text: str) -> list[str]:
-    """The lines of a file that are long enough to tell something."""
+    """Return the stripped lines of a file that are long enough."""
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if len(line) >= _SHORTEST_LINE]
 
@@ -93,7 +93,7 @@ def _to_vectors(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def text_and_offsets(strings: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """The UTF-8 bytes of an Arrow column of strings and where each begins, without a copy."""
+    """Return the UTF-8 bytes of an Arrow column of strings, and their offsets, without a copy."""
     _, offsets, text = strings.buffers()
     window = slice(strings.offset, strings.offset + len(strings) + 1)
     where = np.frombuffer(offsets, dtype=np.int32)[window] if len(strings) else np.zeros(1)
@@ -102,7 +102,7 @@ def text_and_offsets(strings: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ml_vectors(rows: Rows, size: int) -> pa.StructArray:
-    """An Arrow column of Spark's ``VectorUDT``: (type 0 for sparse, size, indices, values)."""
+    """Build an Arrow column of Spark's ``VectorUDT``: (0 for sparse, size, indices, values)."""
     count = rows.starts.size - 1
     starts = pa.array(rows.starts.astype(np.int32))
     columns = {

@@ -23,10 +23,10 @@ def test_the_same_as_on_numpy():
                 np.testing.assert_allclose(np.asarray(mine), other, rtol=1e-12)
 
 
-def test_a_centre_without_points_stays():
+def test_a_center_without_points_stays():
     points = np.array([[0.0, 0.0], [1.0, 0.0]])
     step = next(k_means(points, np.array([[0.5, 0.0], [9.0, 9.0]])))
-    np.testing.assert_array_equal(step.centres, [[0.5, 0.0], [9.0, 9.0]])
+    np.testing.assert_array_equal(step.centers, [[0.5, 0.0], [9.0, 9.0]])
     np.testing.assert_array_equal(step.counts, [2, 0])
 
 
@@ -36,5 +36,5 @@ def test_what_it_prints(capsys):
     assert lines[0] == "a table of 20,000 x 8 on 2 servers"
     distances = [float(line.split()[-1]) for line in lines[1:-2]]
     assert distances == sorted(distances, reverse=True)
-    assert lines[-2].startswith(f"{len(distances)} messages to each server")
+    assert lines[-2].startswith(f"{len(distances)} requests to each server")
     assert float(lines[-1].split(";")[0].split()[-1]) < 0.1

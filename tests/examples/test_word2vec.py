@@ -49,8 +49,8 @@ def test_what_is_drawn_depends_on_seed_and_epoch():
 def test_what_it_prints(capsys):
     main([*SMALL, "--epochs", "1", "--sentences", "40"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "30 words in 3 clusters, 1,680 pairs an epoch"
-    assert lines[-3].startswith("rows travel: 2.00 messages to a server")
+    assert lines[0] == "30 words in 3 clusters, 1,680 pairs per epoch"
+    assert lines[-3].startswith("rows travel: 2.00 requests to a server")
     assert lines[-2].startswith("sums travel: ")
     assert lines[-1] == advice(128, 5, 16, 60, 2)
-    assert "sums pay above" in lines[-1]
+    assert "sums send less above" in lines[-1]
