@@ -27,7 +27,7 @@ export SPARK_LOCAL_IP        ?= 127.0.0.1
 # Tests start some hundred Pythons: without it each compiles our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env java demo test gate cluster array-api stress lint bench pages pictures docs proto clean
+.PHONY: help env java demo test gate cluster array-api stress lint bench pages pictures docstrings docs proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -131,6 +131,7 @@ BENCHMARKS := nodes dispatch latency fused engines functions tables slices movem
 LARGER     := logistic plain_pyspark
 
 pages: env  ## Write the pages of docs/ that are made from the code
+	$(PY) -m docs.make_inventories
 	$(PY) -m docs.make_cli
 	$(PY) -m docs.make_configuration
 	$(PY) -m docs.make_operations
@@ -139,6 +140,9 @@ pages: env  ## Write the pages of docs/ that are made from the code
 
 pictures: env  ## Draw docs/pictures/*.svg; PICTURES=--measure runs the solvers again
 	$(PY) -m docs.make_pictures $(PICTURES)
+
+docstrings: env  ## Validate the docstrings of everything that users import
+	$(PY) -m docs.check_docstrings
 
 docs: env $(SITE)  ## Build the documentation site in build/site, offline; each warning is an error
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --jobs 2 -d build/doctrees docs build/site

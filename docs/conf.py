@@ -7,9 +7,12 @@ import inspect
 from functools import cached_property
 from pathlib import Path
 
+from numpydoc.xref import DEFAULT_LINKS
 from sphinx.application import Sphinx
 
 import distvec
+from docs.make_inventories import ADDRESSES, TYPES
+from docs.public import documented
 
 DOCS = Path(__file__).parent
 
@@ -48,14 +51,21 @@ autodoc_typehints = "none"  # the parameters' sections tell the types
 autodoc_member_order = "alphabetical"
 toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
-numpydoc_xref_param_type = False
 
 # The links to NumPy, SciPy and PySpark come from small inventories in the tree: no network needed.
 intersphinx_mapping = {
-    path.stem: (address.strip(), str(path))
-    for path in sorted((DOCS / "inventories").glob("*.inv"))
-    for address in [path.with_suffix(".url").read_text()]
+    project: (address, str(DOCS / "inventories" / f"{project}.inv"))
+    for project, address in ADDRESSES.items()
 }
+# Types of parameters that are names of ours, or of those projects, are links; others are text.
+# numpydoc's own links, such as that of "array" to numpy.ndarray, would be wrong or unknown here.
+DEFAULT_LINKS.clear()
+_classes = {
+    name.rpartition(".")[2]: name for name, thing in documented().items() if inspect.isclass(thing)
+}
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = _classes | TYPES
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"distvec {release}"

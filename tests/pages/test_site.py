@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from docs import make_cli, make_configuration, make_pictures
+from docs import make_cli, make_configuration, make_inventories, make_pictures
 from docs.public import MODULES, exported
 from ps_backend import errors
 from tests.pages.pages import DOCS
@@ -78,6 +78,12 @@ def test_the_page_on_configuration_has_each_limit() -> None:
         if name.startswith("MOST_")
     }
     assert found == known
+
+
+def test_the_inventories_have_each_name_that_docstrings_cite() -> None:
+    kept = "".join(map(make_inventories.read, make_inventories.ADDRESSES))
+    names = {line.partition(" ")[0] for line in kept.splitlines()}
+    assert make_inventories.cited() <= names, "run make pages"
 
 
 def test_the_picture_of_a_plan_is_that_of_the_plan() -> None:
