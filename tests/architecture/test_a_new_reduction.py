@@ -60,7 +60,7 @@ def use(ps: Session) -> None:
     check_axes(ps)
     assert {"largest_number", "log_of_sum"} <= set(dir(dv))
     assert dv.largest_number.__doc__.startswith(LARGEST_NUMBER.doc)
-    assert "`argmax`, `largest_number`, `log_of_sum`, and what is made of them" in page()
+    assert "`argmax`, `largest_number`, `log_of_sum`. Built from these" in page()
 
 
 def check_axes(ps: Session) -> None:
