@@ -50,9 +50,11 @@ class Solver(ABC):
     -----
     A subclass is a dataclass: ``@dataclass(frozen=True, kw_only=True)``. Use operators and the
     array API, and keep scalars as arrays until a decision needs them. Then the solver runs
-    unchanged on NumPy arrays, PyTorch tensors and distributed vectors, and reads its numbers in
-    few requests. Private data goes into ``state.memory``: a tuple, dict, list, number or array,
-    or a dataclass of ``optim``. With other types a run cannot keep checkpoints.
+    unchanged on NumPy arrays, PyTorch tensors and distributed vectors. ``float(a)`` of a
+    distributed scalar costs a request; ``optim.core.arrays.fetch(a, b)`` reads several in one.
+
+    Private data goes into ``state.memory``: a tuple, dict, list, number or array, or a dataclass
+    of ``optim``. With other types a run cannot keep checkpoints.
 
     Examples
     --------

@@ -328,7 +328,7 @@ def as_tree(value: Any) -> Any:
 
 
 def named_leaves(value: Any) -> Iterator[tuple[str, Any]]:
-    """The arrays of a tree with their names; a single array has none."""
+    """The arrays of a tree with their names; a single array has no name."""
     if isinstance(value, Tree):
         return zip(value.structure.names, value.leaves, strict=True)
     return iter([("", value)])

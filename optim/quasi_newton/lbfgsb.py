@@ -110,9 +110,9 @@ def bound_mask(box: Box, x: Array, gradient: Array, scale: float) -> Array:
     """A mask of coordinates at a bound, or near, that would leave the box along -gradient.
 
     D. P. Bertsekas, SIAM J. Control Optim. 20 (1982) 221-246, equation 32: nearness shrinks with
-    the projected gradient, whose norm is `scale`, so that no coordinate is held for long by mistake
-    and none blocks the others from a hair's breadth. Bertsekas takes the norm at x; that before the
-    last step serves as well, and is a number already.
+    the projected gradient, of norm `scale`. So no coordinate is held for long by mistake, and a
+    tiny distance from a bound does not block the others. Bertsekas takes the norm at x; the norm
+    before the last step serves as well, and is a number already.
     """
     near = _nearness(box, scale)
     at_lower = (x - box.lower <= near) & (gradient > 0.0)

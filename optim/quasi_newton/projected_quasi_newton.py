@@ -64,8 +64,7 @@ class ProjectedQuasiNewton(ToleranceSolver):
     -----
     The gradient tolerances apply to the projected gradient, ``x - projection(x - gradient)``. An
     iteration takes one evaluation and two projections for each inner iteration. On distributed
-    vectors it takes about 6 requests per server, two more for each inner iteration, and the
-    requests of the projections.
+    vectors it takes about 5 requests per server, and 5 to 10 more for each inner iteration.
 
     References
     ----------

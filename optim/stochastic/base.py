@@ -19,7 +19,7 @@ from optim.stochastic.schedules import Constant, Schedule
 
 
 class PerRow:
-    """What a solver declares about tables whose rows take steps one by one.
+    """The declarations of a solver about tables whose rows take steps one by one.
 
     Most formulas are elementwise, so the defaults are right for rows as well.
     """
@@ -334,7 +334,7 @@ class StochasticSolver(PerRow, Solver):
     def _look(
         self, problem: Problem, k: int, x: Array, memory: StochasticMemory, *others: Scalar
     ) -> tuple[Point, StochasticMemory, tuple[float, ...]]:
-        """Evaluate what iteration k sees at `x`, and read it in one request with `others`.
+        """Evaluate the batch of iteration k at `x`, and read it in one request with `others`.
 
         If an evaluation is eager, vectors that depend on `x` alone are computed with `x`. A batch's
         gradient waits for the next step; its numbers are not read.

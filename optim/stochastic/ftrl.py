@@ -1,7 +1,7 @@
 """FTRL-Proximal, and solvers that step by whole rows of a table: embeddings, groups.
 
 H. B. McMahan et al., Ad click prediction, KDD 2013, algorithm 1. A row of a table of shape (n, k)
-sees none of the others, so that it may take a step of its own whenever it has a gradient.
+does not depend on the others, so it may take a step of its own whenever it has a gradient.
 """
 
 from __future__ import annotations

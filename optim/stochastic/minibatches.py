@@ -26,7 +26,7 @@ class Batches:
 
     @classmethod
     def of(cls, problem: Problem) -> Batches | None:
-        """The batches of `problem`; None if its objective has none."""
+        """The batches of `problem`; None if its objective has no batches."""
         objective = problem.fun
         if not is_sampled(objective):
             return None

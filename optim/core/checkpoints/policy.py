@@ -138,7 +138,7 @@ class Checkpoints:
         self.keeper.save(self._number, encoder.arrays, document, wait=wait)
 
     def resumed(self) -> Kept | None:
-        """The newest checkpoint, of whichever run of this solver; None if there is none."""
+        """The newest checkpoint of any run of this solver; None if there is no checkpoint."""
         found = self.keeper.load()
         if found is None:
             return None
@@ -148,7 +148,7 @@ class Checkpoints:
         return self._decode(arrays, document)
 
     def rolled_back(self) -> Kept | None:
-        """The newest checkpoint of this run; None if none was kept yet."""
+        """The newest checkpoint of this run; None before the first one."""
         found = self.keeper.load()
         if found is None or found[2].get("run") != self._run:
             return None
