@@ -408,9 +408,10 @@ class GradientCheck:
 
     Examples
     --------
-    >>> wrong = optim.check_gradient(lambda x: (float(x @ x), 3 * x), np.ones(3))
-    >>> bool(wrong), wrong.worst.direction
-    (False, 'random 0')
+    >>> fun = lambda x: (float(x @ x), np.array([2 * x[0], 3 * x[1]]))
+    >>> check = optim.check_gradient(fun, np.ones(2), directions=0)
+    >>> bool(check), check.worst.direction
+    (False, 'x[1]')
     """
 
     derivatives: Sequence[Derivative]

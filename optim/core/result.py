@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 class Outcome(Enum):
     """Why a run ended.
 
+    Converged, so that ``success`` is True: ``CONVERGED_GRADIENT``, ``CONVERGED_VALUE``,
+    ``CONVERGED_STEP``, ``CONVERGED_RESIDUALS`` (ADMM), ``CONVERGED_PRECISION``. Stopped before:
+    ``STALLED``, ``LIMIT_ITERATIONS``, ``LIMIT_EVALUATIONS``, ``LIMIT_TIME``,
+    ``STOPPED_BY_CALLBACK``. Failed: ``NOT_FINITE_AT_START``, ``NOT_FINITE``, ``UNBOUNDED``.
+
     Attributes
     ----------
     value : int
