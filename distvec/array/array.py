@@ -74,7 +74,7 @@ class DistArray(Arithmetic):
     __slots__ = ()
     __hash__ = None
 
-    # --- what it is ---------------------------------------------------------------------------
+    # --- properties ---------------------------------------------------------------------------
 
     @property
     def nbytes(self) -> int:
@@ -248,8 +248,8 @@ class DistArray(Arithmetic):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a DistArray belongs to its session's connection and cannot be pickled; Spark tasks "
-            "use it by 'with ps.share(x) as w' (pull and push), 'with ps.round(x) as r' (push, "
+            "a DistArray belongs to the connection of its session and cannot be pickled; in Spark "
+            "tasks use 'with ps.share(x) as w' (pull and push), 'with ps.round(x) as r' (push, "
             "each partition once) or run(train, rdd, x); for a copy send x.numpy()"
         )
 
@@ -409,7 +409,8 @@ class DistArray(Arithmetic):
         """
         if device != self.device or stream is not None:
             raise ValueError(
-                f"device={device!r}: arrays are on {self.device!r}; to the client by x.numpy()"
+                f"device must be {self.device!r} and stream None, got {device!r} and {stream!r}; "
+                "copy the values to the client with x.numpy()"
             )
         return self
 

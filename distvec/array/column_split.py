@@ -33,11 +33,11 @@ from distvec.graph.node import Node
 
 
 class Transposed(DistArray):
-    """A table of shape ``(n, k)`` whose columns are split over the servers.
+    """Represent a table of shape ``(n, k)`` whose columns are split over the servers.
 
-    Made by ``T.T``, of which ``x.T`` is the table, or by ``session.space(n, split="columns")``.
-    Each server has all rows of some columns. Elementwise work and sums of columns stay there;
-    sums of rows, ``x.sum(axis=1)`` and ``x @ v``, come to the client.
+    ``T.T`` gives one, and ``x.T`` is the table again; ``session.space(n, split="columns")`` creates
+    others. Each server has all rows of some columns. Elementwise operations and sums of columns run
+    on the servers; sums of rows, ``x.sum(axis=1)`` and ``x @ v``, are stored on the client.
     """
 
     __slots__ = ("table",)
@@ -53,7 +53,7 @@ class Transposed(DistArray):
         self.session = table.session
         self.table = table
 
-    # --- what it is ---------------------------------------------------------------------------
+    # --- properties ---------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -120,10 +120,10 @@ class Transposed(DistArray):
 
     # --- rows ---------------------------------------------------------------------------------
 
-    def pull(self, indices: Any = None) -> npt.NDArray[Any]:
-        """The rows at ``indices`` (any order, repeats allowed), of shape ``(m, k)``, or all.
+    def pull(self, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
+        """Pull rows to the client: those at ``indices``, of shape ``(m, k)``, or all.
 
-        A program, and one message to each server, of which each has a part of every row.
+        Takes one request per server, since each has a part of every row.
         """
         if indices is None:
             return np.ascontiguousarray(self.numpy())
@@ -132,11 +132,11 @@ class Transposed(DistArray):
             return np.empty((0, self.shape[1]), self.dtype)
         return np.ascontiguousarray(self[wanted].numpy())
 
-    def push(self, indices: Any, values: Any) -> Self:
-        """Add ``values`` to the rows at ``indices``; repeated ones add up. None: to all rows.
+    def push(self, indices: npt.ArrayLike | None, values: Any) -> Self:
+        """Add ``values`` to the rows at ``indices``; None adds to all rows. Return the table.
 
-        A row for each, or one, or a number: on the client, or of the servers, as in
-        ``A.push(i, g[:, None] * B[j])``. Returns the table. Lazy: computed where the columns are.
+        Values are one row per index, one row, or a number; on the client or on the servers, as in
+        ``A.push(i, g[:, None] * B[j])``. Lazy; values of repeated indices add up.
         """
         if indices is not None:
             join_rows("add", self, as_indices(indices, len(self)), values)
@@ -182,8 +182,8 @@ def _exchanged_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple[Any, Any], i
     """
     if any(one is None or np.ndim(one) > 1 for one in (key if isinstance(key, tuple) else (key,))):
         raise TypeError(
-            "a table that is split by columns takes a number, a slice, a vector of indices or a "
-            "mask for its rows, and one for its columns; for masks of its shape write distvec.where"
+            "a table split by columns supports a number, a slice, an index vector or a mask for "
+            "its rows, and one for its columns; for a mask of its shape use distvec.where"
         )
     rows, columns = parts = parse(shape, key)
     if isinstance(rows, Mask):
@@ -200,11 +200,11 @@ def _plain(part: Any) -> Any:
     return as_numpy_key(part)
 
 
-# --- where they are made --------------------------------------------------------------------------
+# --- spaces that create them ----------------------------------------------------------------------
 
 
 class RowSplit:
-    """Tables of ``rows`` rows, and vectors, as the session makes them: split by rows."""
+    """Create tables of a fixed number of rows, and vectors, split by rows."""
 
     _axis = "rows"
 
@@ -218,34 +218,39 @@ class RowSplit:
 
     @functools.cached_property
     def random(self) -> Random:
-        """Random tables, with the same values however they are split."""
+        """Return a source of random tables, whose values do not depend on the split."""
         return Random(self.session)
 
-    def array(self, values: Any, dtype: Any = None) -> Any:
-        """A copy of ``values`` on the servers. One message per server, at once."""
+    def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any:
+        """Copy values to the servers; eager, one request per server."""
         self._check(np.shape(values))
         return self.session.array(values, dtype)
 
-    def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-        """``fill_value`` everywhere; lazy."""
+    def full(
+        self, shape: int | tuple[int, ...], fill_value: float, dtype: npt.DTypeLike | None = None
+    ) -> Any:
+        """Create an array that is filled with one value; lazy."""
         return self._full(self._check(shape), fill_value, dtype)
 
-    def zeros(self, shape: Any, dtype: Any = None) -> Any:
-        """Zeros; lazy."""
+    def zeros(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike | None = None) -> Any:
+        """Create an array of zeros; lazy."""
         return self.full(shape, 0, np.float64 if dtype is None else dtype)
 
-    def ones(self, shape: Any, dtype: Any = None) -> Any:
-        """Ones; lazy."""
+    def ones(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike | None = None) -> Any:
+        """Create an array of ones; lazy."""
         return self.full(shape, 1, np.float64 if dtype is None else dtype)
 
-    def empty(self, shape: Any, dtype: Any = None) -> Any:
-        """Zeros: lazily made, they cost no more than memory without values."""
+    def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike | None = None) -> Any:
+        """Create an array of zeros, which cost no more than uninitialised memory; lazy."""
         return self.zeros(shape, dtype)
 
     def _check(self, shape: Any) -> tuple[int, ...]:
         extents = shapes.shape_of(shape)
         if extents[:1] != (self.rows,):
-            raise ValueError(f"arrays of a space of {self.rows} rows have others than {extents}")
+            raise ValueError(
+                f"arrays of a space of {self.rows} rows must have that many rows, got shape "
+                f"{extents}"
+            )
         return extents
 
     def _full(self, shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
@@ -253,29 +258,33 @@ class RowSplit:
 
 
 class ColumnSplit(RowSplit):
-    """Tables of ``rows`` rows whose columns are split over the servers.
+    """Create tables of a fixed number of rows, split by columns.
 
-    They are transposes of tables of a row for each column: blocks of at least 1024 columns, which
-    depend on their number alone, so the bits do not depend on the servers. Vectors with an element
-    for each column, ``session.zeros(k)``, are aligned with them.
+    They are transposes of tables with one row for each column. Servers get blocks of at least 1024
+    columns; the blocks depend only on the number of columns, so results are bitwise identical for
+    any number of servers. Vectors with one element for each column, ``session.zeros(k)``, are
+    aligned with these tables.
     """
 
     _axis = "columns"
 
     @functools.cached_property
     def random(self) -> Random:
-        """Random tables, with the same values however they are split."""
+        """Return a source of random tables, whose values do not depend on the split."""
         return _RandomColumns(self.session)
 
-    def array(self, values: Any, dtype: Any = None) -> Any:
-        """A copy of ``values`` on the servers. One message per server, at once."""
+    def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any:
+        """Copy values to the servers; eager, one request per server."""
         self._check(np.shape(values))
         return transpose(self.session.array(transpose_operand(values), dtype))
 
     def _check(self, shape: Any) -> tuple[int, ...]:
         extents = super()._check(shape)
         if len(extents) != 2:
-            raise ValueError(f"tables alone are split by columns: give ({self.rows}, k)")
+            raise ValueError(
+                f"a space split by columns has only tables; give shape ({self.rows}, k), got "
+                f"{extents}"
+            )
         return extents
 
     def _full(self, shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
@@ -288,7 +297,9 @@ class _RandomColumns(Random):
     def _unit(self, size: Any, key: int) -> Any:
         shape = shapes.shape_of(size)
         if len(shape) != 2:
-            raise ValueError(f"tables alone are split by columns: give a size (n, k), not {size}")
+            raise ValueError(
+                f"a space split by columns has only tables; give size=(n, k), got {size}"
+            )
         return transpose(super()._unit(shape[::-1], key))
 
     def _index(self, shape: tuple[int, ...]) -> DistArray:

@@ -114,7 +114,8 @@ def _round(x: A, decimals: int) -> A:
     scale = 10.0 ** abs(decimals)
     if x.dtype == np.bool_:
         raise TypeError(
-            f"round: booleans have no {decimals} decimals; convert them: x.astype('float64')"
+            f"round: decimals={decimals} is not supported for booleans; convert them first: "
+            "x.astype('float64')"
         )
     if x.dtype.kind != "f":
         tens: Any = elementwise(x, "round", elementwise(x, "divide", x, scale)) * scale
@@ -442,8 +443,8 @@ def nan_to_num(
     result = elementwise(x, "where", elementwise(x, "isnan", x), nan, result).astype(x.dtype)
     if result.shape != x.shape:
         raise ValueError(
-            f"nan_to_num: could not broadcast numbers of {result.shape} into {x.shape}; "
-            f"give nan=, posinf= and neginf= that fit into it"
+            f"nan_to_num: replacements give shape {result.shape}, but the array has shape "
+            f"{x.shape}; give nan=, posinf= and neginf= that broadcast to it"
         )
     return result if copy else x.assign(result, "nan_to_num")
 

@@ -20,11 +20,10 @@ _OF_CONTEXT = frozenset("round run share".split())
 _OF_ARRAY = {"collect": "numpy", "to_numpy": "numpy", "toPandas": "numpy", "values": "numpy"}
 
 _INSTEAD = {
-    "view": "elements are not seen in another dtype; convert them: x.astype(dtype); or take the "
-    "array itself: x.copy()",
-    "setflags": "an array is changed by who holds it; give others a copy: x.copy()",
-    "resize": "an array keeps its length; put another one together, or pull the values: "
-    "numpy.resize(x.numpy(), shape)",
+    "view": "memory cannot be viewed in another dtype; convert the elements: x.astype(dtype); for "
+    "the same dtype write x.copy()",
+    "setflags": "arrays are always writable; to protect the values, give others a copy: x.copy()",
+    "resize": "the length of an array cannot change; write y = numpy.resize(x, shape)",
     "__dlpack__": "the elements are on the servers; pull them: x.numpy()",
     "__dlpack_device__": "the elements are on the servers; pull them: x.numpy()",
 }
@@ -38,11 +37,11 @@ def module_hint(name: str) -> str:
     if name in ("random", "rand", "randn"):
         return f"{missing}: {_IN_SESSION}.random.normal(n) or ps.random.uniform(n)"
     if name in ("session", "Server", "client"):
-        return f"{missing}: open a session by distvec.local() or distvec.connect('host:port')"
+        return f"{missing}: open a session with distvec.local() or distvec.connect('host:port')"
     if name == "kernel":
         return (
-            f"{missing}: write the function with NumPy's operations as @distvec.rows, or let the "
-            f"servers' operator load it: distvec.rows.api('package.module.function')"
+            f"{missing}: write the function with NumPy operations and @distvec.rows, or ask the "
+            f"operator of the servers to load it: distvec.rows.api('package.module.function')"
         )
     if name == "linalg":
         return f"{missing}: write distvec.norm(x), or numpy.linalg.norm(x)"
@@ -60,8 +59,8 @@ def session_hint(name: str, functions: Set[str]) -> str:
         return f"{missing}: write distvec.{name}(...)"
     if name in _OF_CONTEXT:
         return (
-            f"{missing}: it is for Spark's tasks; "
-            f"ps = distvec.spark.PSContext.get_or_create(spark) has it"
+            f"{missing}: it belongs to Spark sessions; "
+            f"use ps = distvec.spark.PSContext.get_or_create(spark)"
         )
     return f"{missing}: {_of_numpy(name)}" if hasattr(np, name) else missing
 
@@ -74,25 +73,25 @@ def array_hint(name: str) -> str:
     if name in _OF_ARRAY:
         return f"{missing}: pull the values with x.{_OF_ARRAY[name]}()"
     if not name.startswith("_") and hasattr(np.ndarray, name):
-        return f"{missing}: the servers do not have it; pull the values: x.numpy().{name}"
+        return f"{missing}: it is not available on the servers; pull the values: x.numpy().{name}"
     return missing
 
 
 def _of_numpy(name: str) -> str:
     value = getattr(np, name)
     if isinstance(value, type) and issubclass(value, np.generic):
-        return f"dtypes are NumPy's: numpy.{name}"
+        return f"use the dtype of NumPy: numpy.{name}"
     if callable(value):
-        return f"write numpy.{name}(x), which works, or says what to write"
+        return f"write numpy.{name}(x)"
     return f"write numpy.{name}"
 
 
 _STORES = frozenset(number for name, number in dis.opmap.items() if name.startswith("STORE_SUBSCR"))
 """What Python runs for ``x[i] = value``."""
 
-_DATES = "there are no dates on the servers; call it on dates of the client"
-_FILES = "writes what the client has; pull the values, all or block by block: x.numpy(), x.blocks()"
-_COMPLEX = "has complex results, which the servers do not have"
+_DATES = "dates are not available on the servers; call it on dates on the client"
+_FILES = "writes values on the client; pull them, all or block by block: x.numpy(), x.blocks()"
+_COMPLEX = "has complex results, which are not available on the servers"
 
 
 def missing_function(func: Callable[..., Any]) -> str:
@@ -117,16 +116,16 @@ def _reasons() -> dict[Any, str]:
         np.savez: _FILES,
         np.savez_compressed: _FILES,
         np.savetxt: _FILES,
-        np.atleast_3d: "arrays have rank 2 at most; write numpy.atleast_2d(x)",
-        np.linalg.eig: f"{_COMPLEX}; of a symmetric matrix write numpy.linalg.eigh(A), of others "
+        np.atleast_3d: "arrays have at most 2 axes; write numpy.atleast_2d(x)",
+        np.linalg.eig: f"{_COMPLEX}; for a symmetric matrix write numpy.linalg.eigh(A), otherwise "
         "pull the values: A.numpy()",
-        np.linalg.eigvals: f"{_COMPLEX}; of a symmetric matrix write numpy.linalg.eigvalsh(A), of "
-        "others pull the values: A.numpy()",
-        np.apply_along_axis: "calls a function of the client for each row; write it for the whole "
+        np.linalg.eigvals: f"{_COMPLEX}; for a symmetric matrix write numpy.linalg.eigvalsh(A), "
+        "otherwise pull the values: A.numpy()",
+        np.apply_along_axis: "calls a Python function for each row; write it for the whole "
         "table, as in numpy.sum(T, axis=1), or pull the values: T.numpy()",
-        np.sort_complex: "makes complex numbers, which are not available on the servers; of real "
-        "ones write numpy.sort(x)",
-        np.polydiv: "divides one coefficient after the other; pull them: u.numpy(), v.numpy()",
+        np.sort_complex: "gives complex numbers, which are not available on the servers; for real "
+        "numbers write numpy.sort(x)",
+        np.polydiv: "divides coefficients one by one; pull them: u.numpy(), v.numpy()",
     }
 
 
@@ -143,6 +142,6 @@ def refuse_shuffle(value: Any) -> None:
     of_numpy = "shuffle" in code.co_names and code.co_code[caller.f_lasti] not in _STORES
     if of_numpy or (code.co_name == "shuffle" and caller.f_globals.get("__name__") == "random"):
         raise TypeError(
-            "shuffle: NumPy's and Python's swap elements one by one, in thousands of messages; "
+            "shuffle of NumPy and of Python swaps elements one by one, with thousands of requests; "
             "write ps.random.shuffle(x), or ps.random.shuffle(x, axis, seed=seed)"
         )

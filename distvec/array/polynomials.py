@@ -145,7 +145,7 @@ def polyfit(
     if not cov:
         return found
     if values.ndim == 2:
-        raise NotImplementedError("polyfit: cov= of one y at a time; give a column: y[:, 0]")
+        raise NotImplementedError("polyfit: cov= supports only one y; give a column: y[:, 0]")
     return found, _covariance(columns, scale, residuals, len(first) - order, cov)
 
 

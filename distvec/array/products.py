@@ -136,7 +136,7 @@ def matmul_in_place(x: Any, y: Any) -> Any:
         result = x @ y
         if result.shape != x.shape:
             raise ValueError(
-                f"@=: the product has shape {result.shape}, and {x.shape} is wanted in its place; "
+                f"@=: the product has shape {result.shape}, but the array has shape {x.shape}; "
                 f"write x = x @ y"
             )
         return x.assign(result, "matmul")
@@ -338,7 +338,7 @@ def vector_norm(x: A, ord: Any = None, axis: Any = None, *, keepdims: bool = Fal
     if x.ndim == 0:
         x, over = reshape(x, (1,)), None
     if isinstance(over, tuple):
-        raise ValueError("norm: axis=() names no axis; leave axis out, or say axis=0")
+        raise ValueError("norm: axis must not be empty; leave it out, or write axis=0")
     result = x.dtype if x.dtype.kind == "f" else _FLOAT
     adds_up = ord is None or (isinstance(ord, int | float) and ord >= 0)
     # Of selected rows those that are not would be there, if each has a result of its own.
@@ -474,7 +474,9 @@ def tensordot(x: A, y: A, /, axes: int | tuple[int | Sequence[int], int | Sequen
     if not summed:
         if x.ndim + y.ndim > MOST_RANK:
             rank = x.ndim + y.ndim
-            raise NotImplementedError(f"tensordot: the result has rank {rank}, at most 2; sum more")
+            raise NotImplementedError(
+                f"tensordot: the result would have {rank} axes, at most 2 are supported"
+            )
         return outer(x, y) if x.ndim == y.ndim == 1 else elementwise(x, "multiply", x, y)
     if len(summed) == 2 or x.ndim == y.ndim == 1:
         return vdot(x, y)
@@ -535,13 +537,18 @@ def row_dot(x: A, i: npt.ArrayLike, y: A, j: npt.ArrayLike) -> A:
     check_session(x.session, y, "row_dot")
     if x.is_split_by_columns is not y.is_split_by_columns:
         raise TypeError(
-            "row_dot: one table is split by rows, and one by columns; make both by the same space"
+            "row_dot: one table is split by rows and the other by columns; create both in one space"
         )
     if x.shape[1] != y.shape[1]:
-        raise ValueError(f"row_dot: rows of {x.shape[1]} and of {y.shape[1]} elements")
+        raise ValueError(
+            f"row_dot: the tables must have the same number of columns, got {x.shape[1]} and "
+            f"{y.shape[1]}"
+        )
     rows, others = as_indices(i, len(x)), as_indices(j, len(y))
     if len(rows) != len(others):
-        raise ValueError(f"row_dot: {len(rows)} indices of x, and {len(others)} of y")
+        raise ValueError(
+            f"row_dot: i and j must have the same length, got {len(rows)} and {len(others)}"
+        )
     if not len(rows):
         return x.session.array(np.empty(0, np.result_type(x.dtype, y.dtype)))  # type: ignore[no-any-return]
     return np.vecdot(x[rows], y[others])  # type: ignore[index, no-any-return]

@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,14 @@ _NEAR_ONE = 1e-8
 """So far from 1 may probabilities sum up: what NumPy allows."""
 
 
-def _or_size(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """``draw``, of which a single argument without a name is the size: ``normal(1000)``."""
+Size = int | tuple[int, ...] | None
+Parameter = Arithmetic | npt.ArrayLike
+"""Of a distribution: a number, or one for each element."""
+D = TypeVar("D", bound=Callable[..., Any])
+
+
+def _or_size(draw: D) -> D:
+    """Decorate a method: a single positional argument is its size, as in ``normal(1000)``."""
 
     @wraps(draw)
     def drawn(self: Random, *args: Any, **kwargs: Any) -> Any:
@@ -39,19 +45,34 @@ def _or_size(draw: Callable[..., Any]) -> Callable[..., Any]:
             return draw(self, size=args[0], **kwargs)
         return draw(self, *args, **kwargs)
 
-    return drawn
+    return drawn  # type: ignore[return-value]
 
 
 class Random:
-    """Random numbers with the arguments of ``numpy.random.Generator``, and ``seed=``; all lazy.
+    """Draw random arrays on the servers, like ``numpy.random.Generator``.
 
-    Counter-based (Philox4x32-10 on the global index): drawn in the pass that uses them, and again
-    with the same values in any other. They are others than NumPy's of the same seed.
+    ``session.random`` is one. Numbers depend only on the seed and the index of the element
+    (Philox4x32-10), so they are the same for any number of servers. NumPy draws other numbers from
+    the same seed.
+
+    Parameters
+    ----------
+    session : Session
+        Session of the new arrays.
 
     Notes
     -----
-    Without a size one number, or as many as the parameters have, which may be arrays. A single
-    argument of ``normal`` and ``uniform`` without a name is the size: ``ps.random.normal(1000)``.
+    All methods are lazy unless stated otherwise. Numbers are drawn in the pass over memory that
+    uses them, and they are drawn again, with the same values, in another pass.
+
+    Without ``size`` a method draws one number, or as many as array parameters have. ``normal`` and
+    ``uniform`` take a single positional argument as the size: ``ps.random.normal(1000)``.
+
+    Examples
+    --------
+    >>> x = ps.random.normal(0.0, 2.0, size=1000, seed=7)
+    >>> bool(abs(x.mean()) < 0.5)
+    True
     """
 
     def __init__(self, session: SessionBase) -> None:
@@ -67,41 +88,138 @@ class Random:
         )
 
     def random(
-        self, size: Any = None, dtype: Any = np.float64, out: Any = None, *, seed: int | None = None
-    ) -> Any:
-        """Numbers uniform in ``[0, 1)``, from 53 random bits each, or 24 of float32."""
+        self,
+        size: Size = None,
+        dtype: npt.DTypeLike = np.float64,
+        out: DistArray | None = None,
+        *,
+        seed: int | None = None,
+    ) -> DistArray:
+        """Draw numbers that are uniform in ``[0, 1)``.
+
+        Parameters
+        ----------
+        size : int or tuple of int, optional
+            Shape of the result. None (default) draws one number, or fills ``out``.
+        dtype : dtype, default float64
+            float64 (53 random bits) or float32 (24 random bits).
+        out : DistArray, optional
+            Array that receives the result.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         unit = self._drawn(_size_of(size, out), key_of(seed, 0))
-        return store(out, _as_floats(unit, dtype), "random")
+        return store(out, _as_floats(unit, dtype), "random")  # type: ignore[no-any-return]
 
     @_or_size
     def uniform(
-        self, low: Any = 0.0, high: Any = 1.0, size: Any = None, *, seed: int | None = None
-    ) -> Any:
-        """Float64 numbers uniform in ``[low, high)``, from 53 random bits each."""
-        shape, low, high = self._given(size, low, high)
+        self,
+        low: Parameter = 0.0,
+        high: Parameter = 1.0,
+        size: Size = None,
+        *,
+        seed: int | None = None,
+    ) -> DistArray:
+        """Draw float64 numbers that are uniform in ``[low, high)``.
+
+        Parameters
+        ----------
+        low : number or array_like, default 0.0
+            Lower bounds.
+        high : number or array_like, default 1.0
+            Upper bounds.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the broadcast shape of the parameters.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers, with 53 random bits each.
+
+        Raises
+        ------
+        ValueError
+            If ``high`` is less than ``low``, for numbers.
+        """
+        shape, least, most = self._given(size, low, high)
         unit = self._drawn(shape, key_of(seed, 0))
-        if _is_number(low) and _is_number(high):
-            if (low, high) == (0.0, 1.0):
-                return unit
-            if not high >= low:
-                raise ValueError(f"uniform: high - low < 0, got low={low} and high={high}")
-        return low + (high - low) * unit
+        if _is_number(least) and _is_number(most):
+            if (least, most) == (0.0, 1.0):
+                return unit  # type: ignore[no-any-return]
+            if not most >= least:
+                raise ValueError(f"uniform: high - low < 0, got low={least} and high={most}")
+        return least + (most - least) * unit  # type: ignore[no-any-return]
 
     @_or_size
     def normal(
-        self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
-    ) -> Any:
-        """Normal float64 numbers. Source: Box and Muller (1958), the cosine branch."""
+        self,
+        loc: Parameter = 0.0,
+        scale: Parameter = 1.0,
+        size: Size = None,
+        *,
+        seed: int | None = None,
+    ) -> DistArray:
+        """Draw float64 numbers from normal distributions.
+
+        Parameters
+        ----------
+        loc : number or array_like, default 0.0
+            Means.
+        scale : number or array_like, default 1.0
+            Standard deviations, not negative.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the broadcast shape of the parameters.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+
+        References
+        ----------
+        G. E. P. Box and M. E. Muller (1958), the cosine branch.
+        """
         _check_not_negative("normal", scale=scale)
-        shape, loc, scale = self._given(size, loc, scale)
-        return loc + scale * self._normal(shape, seed)
+        shape, centre, width = self._given(size, loc, scale)
+        return centre + width * self._normal(shape, seed)  # type: ignore[no-any-return]
 
     def standard_normal(
-        self, size: Any = None, dtype: Any = np.float64, out: Any = None, *, seed: int | None = None
-    ) -> Any:
-        """As ``normal``, of mean 0 and deviation 1."""
+        self,
+        size: Size = None,
+        dtype: npt.DTypeLike = np.float64,
+        out: DistArray | None = None,
+        *,
+        seed: int | None = None,
+    ) -> DistArray:
+        """Draw numbers from the standard normal distribution.
+
+        Parameters
+        ----------
+        size : int or tuple of int, optional
+            Shape of the result. None (default) draws one number, or fills ``out``.
+        dtype : dtype, default float64
+            float64 or float32.
+        out : DistArray, optional
+            Array that receives the result.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         drawn = self._normal(_size_of(size, out), seed)
-        return store(out, drawn.astype(_float_dtype(dtype)), "standard_normal")
+        return store(out, drawn.astype(_float_dtype(dtype)), "standard_normal")  # type: ignore[no-any-return]
 
     def _normal(self, shape: tuple[int, ...], seed: int | None) -> Any:
         seed = secrets.randbits(62) if seed is None else seed
@@ -110,21 +228,47 @@ class Random:
         return radius * np.cos(angle)
 
     def integers(
-        self, low: int, high: int | None = None, size: Any = None, dtype: Any = np.int64,
+        self, low: int, high: int | None = None, size: Size = None, dtype: npt.DTypeLike = np.int64,
         endpoint: bool = False, *, seed: int | None = None,
-    ) -> Any:  # fmt: skip
-        """Integers uniform in ``[low, high)``, or in ``[0, low)``; ``endpoint``: ``high`` too."""
+    ) -> DistArray:  # fmt: skip
+        """Draw integers that are uniform in ``[low, high)``.
+
+        Parameters
+        ----------
+        low : int
+            Smallest integer; the upper bound of ``[0, low)`` if ``high`` is not given.
+        high : int, optional
+            Upper bound, at most ``low + 2**53``.
+        size : int or tuple of int, optional
+            Shape of the result. None (default) draws one integer.
+        dtype : dtype, default int64
+            Integer dtype or bool.
+        endpoint : bool, default False
+            Whether ``high`` can be drawn, too.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn integers.
+
+        Raises
+        ------
+        ValueError
+            If the range is empty, too large, or exceeds the dtype.
+        """
         if high is None:
             low, high = 0, low
         if np.ndim(low) or np.ndim(high):
             raise NotImplementedError(
-                "integers: low and high are numbers; of arrays write "
+                "integers: low and high must be numbers; for arrays write "
                 "low + numpy.floor(ps.random.random(n) * (high - low)).astype('int64')"
             )
         low, high, kind = math.floor(low), math.floor(high) + bool(endpoint), check_dtype(dtype)
         _check_range(low, high, kind)
         steps: Any = np.floor(self._drawn(_size_of(size), key_of(seed, 3)) * float(high - low))
-        return (low + steps.astype(np.int64)).astype(kind)
+        return (low + steps.astype(np.int64)).astype(kind)  # type: ignore[no-any-return]
 
     # --- by the inverse of the distribution function ------------------------------------------
 
@@ -137,99 +281,355 @@ class Random:
         return function(unit, *given)
 
     def standard_exponential(
-        self, size: Any = None, dtype: Any = np.float64, method: str = "inv", out: Any = None, *,
-        seed: int | None = None,
-    ) -> Any:  # fmt: skip
-        """As ``exponential``, of scale 1; by the inverse whatever ``method`` says."""
+        self, size: Size = None, dtype: npt.DTypeLike = np.float64, method: str = "inv", out:
+        DistArray | None = None, *, seed: int | None = None,
+    ) -> DistArray:  # fmt: skip
+        """Draw numbers from the exponential distribution of mean 1.
+
+        Parameters
+        ----------
+        size : int or tuple of int, optional
+            Shape of the result. None (default) draws one number, or fills ``out``.
+        dtype : dtype, default float64
+            float64 or float32.
+        method : str, default "inv"
+            Accepted for compatibility with NumPy; numbers are always drawn by inversion.
+        out : DistArray, optional
+            Array that receives the result.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         drawn = self.exponential(1.0, _size_of(size, out), seed=seed)
         return store(out, drawn.astype(_float_dtype(dtype)), "standard_exponential")
 
-    def exponential(self, scale: Any = 1.0, size: Any = None, *, seed: int | None = None) -> Any:
-        """Exponential numbers of mean ``scale``."""
+    def exponential(
+        self, scale: Parameter = 1.0, size: Size = None, *, seed: int | None = None
+    ) -> DistArray:
+        """Draw numbers from exponential distributions.
+
+        Parameters
+        ----------
+        scale : number or array_like, default 1.0
+            Means, not negative.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the shape of ``scale``.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         _check_not_negative("exponential", scale=scale)
-        return self._inverse(_exponential, size, seed, scale)
+        return self._inverse(_exponential, size, seed, scale)  # type: ignore[no-any-return]
 
     def lognormal(
-        self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, *, seed: int | None = None
-    ) -> Any:
-        """Numbers whose logarithm is normal."""
+        self,
+        mean: Parameter = 0.0,
+        sigma: Parameter = 1.0,
+        size: Size = None,
+        *,
+        seed: int | None = None,
+    ) -> DistArray:
+        """Draw numbers whose logarithm is normally distributed.
+
+        Parameters
+        ----------
+        mean : number or array_like, default 0.0
+            Means of the logarithms.
+        sigma : number or array_like, default 1.0
+            Standard deviations of the logarithms, not negative.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the broadcast shape of the parameters.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         _check_not_negative("lognormal", sigma=sigma)
-        shape, mean, sigma = self._given(size, mean, sigma)
-        return np.exp(mean + sigma * self._normal(shape, seed))
+        shape, centre, width = self._given(size, mean, sigma)
+        return np.exp(centre + width * self._normal(shape, seed))  # type: ignore[no-any-return]
 
     def laplace(
-        self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
-    ) -> Any:
-        """Numbers of the Laplace, or double exponential, distribution."""
+        self,
+        loc: Parameter = 0.0,
+        scale: Parameter = 1.0,
+        size: Size = None,
+        *,
+        seed: int | None = None,
+    ) -> DistArray:
+        """Draw numbers from Laplace (double exponential) distributions.
+
+        Parameters
+        ----------
+        loc : number or array_like, default 0.0
+            Means.
+        scale : number or array_like, default 1.0
+            Scales, not negative.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the broadcast shape of the parameters.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         _check_not_negative("laplace", scale=scale)
-        return self._inverse(_laplace, size, seed, loc, scale)
+        return self._inverse(_laplace, size, seed, loc, scale)  # type: ignore[no-any-return]
 
     def logistic(
-        self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
-    ) -> Any:
-        """Numbers of the logistic distribution."""
+        self,
+        loc: Parameter = 0.0,
+        scale: Parameter = 1.0,
+        size: Size = None,
+        *,
+        seed: int | None = None,
+    ) -> DistArray:
+        """Draw numbers from logistic distributions.
+
+        Parameters
+        ----------
+        loc : number or array_like, default 0.0
+            Means.
+        scale : number or array_like, default 1.0
+            Scales, not negative.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the broadcast shape of the parameters.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         _check_not_negative("logistic", scale=scale)
-        return self._inverse(_logistic, size, seed, loc, scale)
+        return self._inverse(_logistic, size, seed, loc, scale)  # type: ignore[no-any-return]
 
     def gumbel(
-        self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, seed: int | None = None
-    ) -> Any:
-        """Numbers of the Gumbel distribution."""
+        self,
+        loc: Parameter = 0.0,
+        scale: Parameter = 1.0,
+        size: Size = None,
+        *,
+        seed: int | None = None,
+    ) -> DistArray:
+        """Draw numbers from Gumbel distributions.
+
+        Parameters
+        ----------
+        loc : number or array_like, default 0.0
+            Modes.
+        scale : number or array_like, default 1.0
+            Scales, not negative.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the broadcast shape of the parameters.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         _check_not_negative("gumbel", scale=scale)
-        return self._inverse(_gumbel, size, seed, loc, scale)
+        return self._inverse(_gumbel, size, seed, loc, scale)  # type: ignore[no-any-return]
 
-    def rayleigh(self, scale: Any = 1.0, size: Any = None, *, seed: int | None = None) -> Any:
-        """Numbers of the Rayleigh distribution."""
+    def rayleigh(
+        self, scale: Parameter = 1.0, size: Size = None, *, seed: int | None = None
+    ) -> DistArray:
+        """Draw numbers from Rayleigh distributions.
+
+        Parameters
+        ----------
+        scale : number or array_like, default 1.0
+            Modes, not negative.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the shape of ``scale``.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         _check_not_negative("rayleigh", scale=scale)
-        return self._inverse(_rayleigh, size, seed, scale)
+        return self._inverse(_rayleigh, size, seed, scale)  # type: ignore[no-any-return]
 
-    def weibull(self, a: Any, size: Any = None, *, seed: int | None = None) -> Any:
-        """Numbers of the Weibull distribution of shape ``a``."""
+    def weibull(self, a: Parameter, size: Size = None, *, seed: int | None = None) -> DistArray:
+        """Draw numbers from Weibull distributions of scale 1.
+
+        Parameters
+        ----------
+        a : number or array_like
+            Shape parameters, not negative.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the shape of ``a``.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         _check_not_negative("weibull", a=a)
-        return self._inverse(_weibull, size, seed, a)
+        return self._inverse(_weibull, size, seed, a)  # type: ignore[no-any-return]
 
-    def pareto(self, a: Any, size: Any = None, *, seed: int | None = None) -> Any:
-        """Numbers of the Lomax, or Pareto II, distribution of shape ``a``."""
+    def pareto(self, a: Parameter, size: Size = None, *, seed: int | None = None) -> DistArray:
+        """Draw numbers from Lomax (Pareto II) distributions.
+
+        Parameters
+        ----------
+        a : number or array_like
+            Shape parameters, greater than 0.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the shape of ``a``.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         _check_positive("pareto", a)
-        return self._inverse(lambda u, a: np.expm1(_exponential(u, 1 / a)), size, seed, a)
+        return self._inverse(lambda u, a: np.expm1(_exponential(u, 1 / a)), size, seed, a)  # type: ignore[no-any-return]
 
-    def power(self, a: Any, size: Any = None, *, seed: int | None = None) -> Any:
-        """Numbers in ``[0, 1]`` of density ``a * x ** (a - 1)``."""
+    def power(self, a: Parameter, size: Size = None, *, seed: int | None = None) -> DistArray:
+        """Draw numbers in ``[0, 1]`` of density ``a * x ** (a - 1)``.
+
+        Parameters
+        ----------
+        a : number or array_like
+            Exponents, greater than 0.
+        size : int or tuple of int, optional
+            Shape of the result. Default: the shape of ``a``.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
         _check_positive("power", a)
-        return self._inverse(lambda u, a: u ** (1 / a), size, seed, a)
+        return self._inverse(lambda u, a: u ** (1 / a), size, seed, a)  # type: ignore[no-any-return]
 
-    def standard_cauchy(self, size: Any = None, *, seed: int | None = None) -> Any:
-        """Numbers of the Cauchy distribution."""
-        return self._inverse(lambda u: np.tan(math.pi * (u - 0.5)), size, seed)
+    def standard_cauchy(self, size: Size = None, *, seed: int | None = None) -> DistArray:
+        """Draw numbers from the standard Cauchy distribution.
+
+        Parameters
+        ----------
+        size : int or tuple of int, optional
+            Shape of the result. None (default) draws one number.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn numbers.
+        """
+        return self._inverse(lambda u: np.tan(math.pi * (u - 0.5)), size, seed)  # type: ignore[no-any-return]
 
     # --- in random order ----------------------------------------------------------------------
 
-    def permutation(self, x: Any, axis: int = 0, *, seed: int | None = None) -> Any:
-        """``0, ..., x - 1`` in random order, or of an array the elements (rows; columns).
+    def permutation(
+        self, x: int | DistArray | npt.ArrayLike, axis: int = 0, *, seed: int | None = None
+    ) -> DistArray:
+        """Return integers, or the elements of an array, in random order.
 
-        Of a number a lazy vector of int64 that is computed where it is used: see
-        ``ps_backend.program.philox``. Rows of an array are gathered by it: two messages.
+        Parameters
+        ----------
+        x : int, DistArray or array_like
+            A number stands for ``0, ..., x - 1``.
+        axis : int, default 0
+            Axis of an array to permute: its rows or its columns.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            int64 vector for a number, otherwise an array like ``x``.
+
+        Notes
+        -----
+        Integers are computed in the pass that uses them. Rows of an array take two requests per
+        server.
         """
         if isinstance(x, Arithmetic):
-            return permuted_array(x, axis, partial(self.permutation, seed=seed))
+            return permuted_array(x, axis, partial(self.permutation, seed=seed))  # type: ignore[no-any-return]
         if np.ndim(x):
             given = self._session.array(x)
-            return permuted_array(given, axis, partial(self.permutation, seed=seed))
+            return permuted_array(given, axis, partial(self.permutation, seed=seed))  # type: ignore[no-any-return]
         length = length_of(x, "permutation")
         return self._places(length, length, key_of(seed, 4))
 
-    def shuffle(self, x: Any, axis: int = 0, *, seed: int | None = None) -> None:
-        """Let ``x`` have its elements (rows; columns) in random order, as of ``permutation``."""
+    def shuffle(self, x: DistArray, axis: int = 0, *, seed: int | None = None) -> None:
+        """Put the elements, rows or columns of an array in random order, in place.
+
+        Parameters
+        ----------
+        x : DistArray
+            Array that is rebound to its permuted value.
+        axis : int, default 0
+            Axis to permute.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` is a slice of another array: the other array would not change.
+        """
         check_not_slice(x)
         with x.write_lock:
             x.assign(self.permutation(x, axis, seed=seed), "shuffle")
 
     def permuted(
-        self, x: Any, *, axis: int | None = None, out: Any = None, seed: int | None = None
-    ) -> Any:
-        """The elements in random order, or those along ``axis`` each slice in one of its own.
+        self,
+        x: DistArray | npt.ArrayLike,
+        *,
+        axis: int | None = None,
+        out: DistArray | None = None,
+        seed: int | None = None,
+    ) -> DistArray:
+        """Return the elements in random order, each row or column in an order of its own.
 
-        Along an axis the order in which random keys are sorted.
+        Parameters
+        ----------
+        x : DistArray or array_like
+            Array to permute.
+        axis : int, optional
+            Axis along which each slice is permuted independently. None (default) permutes all
+            elements together.
+        out : DistArray, optional
+            Array of the shape of ``x`` that receives the result.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The permuted array.
+
+        Notes
+        -----
+        Along an axis random keys are sorted.
         """
         given = x if isinstance(x, Arithmetic) else self._session.array(x)
         if axis is None or given.ndim < 2:
@@ -237,18 +637,46 @@ class Random:
             return store(out, reshape(flat, given.shape), "permuted")
         order: Any = np.argsort(self._unit(given.shape, key_of(seed, 5)), axis=axis)
         found: Any = np.take_along_axis(given, order, axis)
-        return store(out, found, "permuted")
+        return store(out, found, "permuted")  # type: ignore[no-any-return]
 
     def choice(
-        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0,
-        shuffle: bool = True, *, seed: int | None = None,
-    ) -> Any:  # fmt: skip
-        """``size`` of the numbers below ``a``, or of the elements (rows, columns) of an array.
+        self, a: int | DistArray | npt.ArrayLike, size: Size = None, replace: bool = True, p:
+        DistArray | npt.ArrayLike | None = None, axis: int = 0, shuffle: bool = True, *, seed: int
+        | None = None,
+    ) -> DistArray:  # fmt: skip
+        """Draw integers below a number, or elements of an array.
 
-        Without replacement the first ones of a permutation. ``p``: how likely each is, in all 1, on
-        the client or on the servers. It is looked at before, in one message; places are looked up
-        in its running sums, or without replacement a random key of each is sorted. They are in
-        random order whatever ``shuffle`` says.
+        Parameters
+        ----------
+        a : int, DistArray or array_like
+            A number stands for ``0, ..., a - 1``; of an array, elements, rows or columns are drawn.
+        size : int or tuple of int, optional
+            Shape of the result. None (default) draws one.
+        replace : bool, default True
+            Whether an element can be drawn several times.
+        p : DistArray or array_like, optional
+            Vector of probabilities that sum to 1. Default: all are equal.
+        axis : int, default 0
+            Axis of an array to draw from.
+        shuffle : bool, default True
+            Accepted for compatibility with NumPy; the result is always in random order.
+        seed : int, optional
+            Seed. None (default) takes a random one.
+
+        Returns
+        -------
+        DistArray
+            The drawn integers or elements.
+
+        Raises
+        ------
+        ValueError
+            If ``p`` is not a vector of probabilities, or there are fewer elements than wanted
+            without replacement.
+
+        Notes
+        -----
+        ``p`` is validated with one request per server before it is used.
         """
         array: Any = a if isinstance(a, Arithmetic) or not np.ndim(a) else self._session.array(a)
         is_array = isinstance(array, Arithmetic)
@@ -267,11 +695,11 @@ class Random:
         else:
             places = self._places(wanted, count, key_of(seed, 4))
         if not is_array:
-            return reshape(places, shape)
+            return reshape(places, shape)  # type: ignore[no-any-return]
         if along:
-            return np.take(array, reshape(places, shape), axis=along)
+            return np.take(array, reshape(places, shape), axis=along)  # type: ignore[no-any-return]
         found = get_item(array, places)
-        return found if len(shape) == 1 else reshape(found, (*shape, *array.shape[1:]))
+        return found if len(shape) == 1 else reshape(found, (*shape, *array.shape[1:]))  # type: ignore[no-any-return]
 
     def _weighted(self, count: int, wanted: int, replace: bool, p: Any, seed: int | None) -> Any:
         """Places drawn with the probabilities ``p``: where numbers in [0, 1) are in their sums.
@@ -313,7 +741,7 @@ class Random:
         plain = [np.asarray(one) if isinstance(one, list | tuple) else one for one in parameters]
         shape = np.broadcast_shapes(*map(np.shape, plain)) if size is None else shape_of(size)
         if np.broadcast_shapes(shape, *map(np.shape, plain)) != shape:
-            raise ValueError(f"the parameters do not broadcast to the size {size}")
+            raise ValueError(f"the parameters do not broadcast to size={size}")
         return [
             shape,
             *(
@@ -354,7 +782,9 @@ def _is_number(value: Any) -> bool:
 def _float_dtype(dtype: Any) -> np.dtype[Any]:
     kind = check_dtype(dtype)
     if kind not in (np.dtype(np.float64), np.dtype(np.float32)):
-        raise TypeError(f"dtype={kind}: random numbers are float64 or float32; write .astype()")
+        raise TypeError(
+            f"dtype must be float64 or float32, got {kind}; convert the result with .astype(...)"
+        )
     return kind
 
 
@@ -381,7 +811,10 @@ def _check_positive(function: str, a: Any) -> None:
 def _check_range(low: int, high: int, kind: np.dtype[Any]) -> None:
     """``ValueError`` as NumPy's for integers that ``kind`` has not, or too many of them."""
     if kind.kind not in "iub":
-        raise TypeError(f"integers: dtype={kind}: integers or bool; write .astype({kind.name!r})")
+        raise TypeError(
+            f"integers: dtype must be an integer dtype or bool, got {kind}; write "
+            f".astype({kind.name!r})"
+        )
     limits = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
     for name, value, least in (("low", low, limits[0]), ("high", high, limits[0] + 1)):
         if not least <= value <= least + limits[1] - limits[0]:
@@ -493,13 +926,13 @@ class AliasTable:
         given = np.asarray(weights, np.float64)
         if given.ndim != 1 or not 0 < len(given) <= MOST_ELEMENTS:
             raise ValueError(
-                f"weights must be a vector of 1 .. {MOST_ELEMENTS} numbers, got {given.shape}"
+                f"weights must be a vector of 1 to {MOST_ELEMENTS} numbers, got shape {given.shape}"
             )
         total = given.sum()
         if not (given.min() >= 0 and 0 < total < np.inf):
             raise ValueError(
-                f"weights must be at least 0, and have a finite sum above 0; they are from "
-                f"{given.min()} on and sum up to {total}"
+                f"weights must be >= 0 with a positive, finite sum; got min {given.min()}, sum "
+                f"{total}"
             )
         self._threshold, self._alias = _alias_table(given * (len(given) / total))
 

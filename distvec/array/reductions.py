@@ -160,7 +160,7 @@ def _reduce_with_keywords(
     chosen = select_where(x, row, where, element)
     keep = keepdims is not NOT_GIVEN and bool(keepdims)
     if row.locates and is_given(out):
-        check_cast(out.dtype, np.dtype(np.int64), "safe")  # as NumPy, which writes where it is
+        check_cast(out.dtype, np.dtype(np.int64), "safe")  # as NumPy, which writes into out=
     if element is NOT_GIVEN:
         return store(out, _reduce_table(chosen, name, axis, keep, dtype), name, "unsafe")
     if row.identity is not None or not is_empty(x):

@@ -155,7 +155,7 @@ def _shown_elements(x: Any, what: str) -> npt.NDArray[Any]:
     for axis, extent in enumerate(x.shape):
         if axis:
             found = found.take(_ends(extent), axis)
-        if extent > found.shape[axis]:  # what is left out stands as one that is not printed
+        if extent > found.shape[axis]:  # one unprinted element stands for those left out
             found = np.insert(found, found.shape[axis] // 2, found.take(0, axis), axis)
     return found
 

@@ -35,11 +35,11 @@ class NodeRef:
 
 
 class Selection(DistArray):
-    """The elements of ``values`` where ``mask`` is true, as ``values[mask]`` gives them.
+    """Represent the elements that a boolean mask selects, ``values[mask]``.
 
-    Elementwise work on selections by one mask gives another one. Reductions, and assignment where
-    the same mask is true, are done on values and mask as they are, so that the vector of the
-    elements is never made. Its length is a lazy scalar until somebody asks for it.
+    Elementwise operations on selections by one mask give another selection. Reductions, and
+    assignment by the same mask, use values and mask directly, so the vector of the elements is not
+    created. The length is a lazy scalar until it is needed.
     """
 
     __slots__ = ("_count", "_mask", "_node", "_values")
@@ -60,7 +60,7 @@ class Selection(DistArray):
             else:
                 self.session.track(kept)
 
-    # --- what it is ---------------------------------------------------------------------------
+    # --- properties ---------------------------------------------------------------------------
 
     @property
     def selects(self) -> bool:  # type: ignore[override]

@@ -69,7 +69,7 @@ def _evenly_spaced(
     like = array_among(name, (start, stop))
     if any(np.ndim(end) for end in (start, stop)):
         raise NotImplementedError(
-            f"{name}: between arrays of numbers is not available on the servers; write "
+            f"{name}: start and stop must be numbers; for arrays write "
             f"start + (stop - start) * numpy.{name}(0, 1, num).reshape(-1, 1)"
         )
     length = length_of(num, "num")

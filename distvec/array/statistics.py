@@ -732,22 +732,22 @@ def cov(
         kind = _FLOAT  # of no variables, as NumPy, whatever dtype= says
     if kind.kind != "f":
         raise TypeError(
-            f"cov: deviations are floats, which are not cast to {kind} by the rule 'same_kind'; "
-            f"leave dtype= out, and write .astype({kind.name!r})"
+            f"cov: dtype must be a floating dtype, got {kind}; leave out dtype=, and write "
+            f".astype({kind.name!r})"
         )
     given = [_variables(one, rowvar) for one in (m, y) if one is not None]
     taken = 1 - bool(bias) if ddof is None else int(ddof)
     if fweights is not None or aweights is not None:
         if len(given) > 1:
             raise NotImplementedError(
-                "cov: weights of two arrays; put their columns together first, as in "
+                "cov: weights with two arrays are not supported; join their columns first, as in "
                 "numpy.cov(numpy.column_stack([x, y]), rowvar=False, aweights=w)"
             )
         return _weighted_covariance(given[0], fweights, aweights, taken).astype(kind)  # type: ignore[no-any-return]
     if given[0].shape[-1] != given[-1].shape[-1]:
         raise ValueError(
-            f"cov: {given[0].shape[-1]} observations of the one array and {given[-1].shape[-1]} of "
-            f"the other; give as many of both"
+            f"cov: m and y must have the same number of observations, got {given[0].shape[-1]} and "
+            f"{given[-1].shape[-1]}"
         )
     away = [_deviations(one) for one in given]
     freedom = _freedom(given[0], taken)
@@ -793,7 +793,7 @@ def corrcoef(
     """
     c = cov(x, y, rowvar, dtype=dtype)
     if c.ndim == 0:
-        return c / c  # NaN of what does not vary
+        return c / c  # NaN if the variable is constant
     deviations = apply("sqrt", _diagonal(c))
     ratio = c / reshape(deviations, (-1, 1)) / deviations
     return apply("minimum", apply("maximum", ratio, -1.0), 1.0)  # type: ignore[no-any-return]
@@ -862,8 +862,8 @@ def _blocks(away: list[Any]) -> Any:
     """The products of the variables of two arrays with each other, as the client keeps them."""
     if any(x.ndim == 2 and not is_split_by_columns(x) for x in away):
         raise NotImplementedError(
-            "cov: of two arrays the variables must be vectors or columns; "
-            "put the observations into the rows of the tables and say rowvar=False"
+            "cov: variables of two arrays must be vectors or columns; put the observations into "
+            "rows, and write rowvar=False"
         )
     first, second = away
     across = first @ transpose(second)

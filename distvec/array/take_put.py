@@ -155,7 +155,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         raise TypeError(
             f"copyto: dst is a {type(dst).__name__} on the client; write dst[...] = src.numpy()"
         )
-    # Of a Python number its kind alone decides, and an integer takes the dtype where it goes.
+    # Only the kind of a Python number counts, and an integer takes the dtype of the target.
     is_whole = type(src) is int and dst.dtype.kind in "iuf"
     source = dst.session.array(src, dst.dtype) if is_whole else _as_array_of(dst, src)
     check_cast(source.dtype, dst.dtype, casting, f"write src.astype({dst.dtype.name!r})")
@@ -468,7 +468,7 @@ def choose(a: A, choices: Sequence[Any], out: A | None = None, mode: Mode = "rai
     array_among("choose", (a, *choices, out))
     count = len(choices)
     if getattr(a, "dtype", np.dtype(int)).kind not in "iub":
-        raise TypeError(f"choose: numbers of choices are integers, got {a.dtype}")
+        raise TypeError(f"choose: a must hold integers, got {a.dtype}")
     number = a.astype(np.int64) if hasattr(a, "dtype") else np.asarray(a)
     if mode == "raise":
         raise_if_any((number < 0) | (number >= count), ValueError, "invalid entry in choice array")

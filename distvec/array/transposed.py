@@ -149,7 +149,7 @@ def exchange_axes(
     given[list(signature.parameters)[position]] = args[position].table
     for name in _OPERANDS & given.keys():
         is_for_each = name == "weights" and np.ndim(given[name]) < 2
-        # What is inserted at one place is turned round by NumPy itself, along the other axis.
+        # NumPy itself transposes values that are inserted at one place along the other axis.
         is_turned = name == "values" and np.ndim(given.get("obj", [])) == 0
         if not (is_for_each or is_turned):
             given[name] = transpose_operand(given[name])
@@ -158,7 +158,7 @@ def exchange_axes(
     if isinstance(target, Arithmetic) and target.ndim == 2:
         if not given.get("keepdims"):
             check_split(target, args[position], function.__name__)
-        # What is assigned to the transpose of a table that is split by rows goes to the table.
+        # An assignment to the transpose of a table that is split by rows changes the table.
         is_split = target.is_split_by_columns
         given["out"] = stored_table(target) if is_split else target.session._transposed(target)
     result = function(*bound.args, **bound.kwargs)

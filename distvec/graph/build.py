@@ -38,11 +38,11 @@ def check_dtype(dtype: Any) -> np.dtype[Any]:
     try:
         resolved: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
-        raise TypeError(f"{dtype!r} is no dtype; use one of {', '.join(DTYPES)}") from None
+        raise TypeError(f"{dtype!r} is not a dtype; use one of {', '.join(DTYPES)}") from None
     if resolved not in SUPPORTED:
         raise TypeError(
-            f"dtype {resolved} is not supported on the servers; "
-            f"use one of {', '.join(DTYPES)}, for instance .astype('float64') before"
+            f"dtype {resolved} is not supported on the servers; use one of {', '.join(DTYPES)}, "
+            f"for example .astype('float64') before"
         )
     return resolved
 
@@ -61,8 +61,8 @@ def resolve(name: str, operands: tuple[Operand, ...]) -> tuple[str, tuple[np.dty
         if dtype not in SUPPORTED:
             given = ", ".join(getattr(o, "name", None) or str(o) for o in operands)
             raise TypeError(
-                f"{name} on ({given}) works in {dtype} in NumPy, which the servers do not have; "
-                f"cast first, for instance x.astype('float64')"
+                f"{name} of ({given}) uses {dtype} in NumPy, which is not supported on the "
+                "servers; cast first, for example x.astype('float64')"
             )
     return ops.specialise(name, dtypes[0].name), dtypes
 
@@ -122,13 +122,15 @@ def common_shape(nodes: Sequence[Node]) -> tuple[Space | None, Shape]:
             continue
         if first is not None and type.space != first.space:
             raise ValueError(
-                f"operands could not be broadcast together: not aligned are {first} and {type}"
+                f"operands could not be broadcast together: both have length {shape[0]}, but are "
+                f"partitioned differently ({first}, {type}); copy one: session.array(x) (keyed: "
+                f"read both again)"
             )
         first = type
     if first is None and prod(shape) > MOST_ELEMENTS and any(not one.on_client for one in nodes):
         raise NotImplementedError(
-            f"a table of shape {shape} needs an operand on the servers that has its {shape[0]} "
-            f"rows; put the column there: session.array(...)"
+            f"a table of shape {shape} needs an operand on the servers with its {shape[0]} rows; "
+            f"put the column there: session.array(...)"
         )
     return None if first is None else first.space, shape
 
@@ -155,7 +157,7 @@ def scalar_of(graph: Graph, node: Node) -> Node:
     """The only element of an array as a rank-0 node."""
     if node.on_client:
         return reshape(graph, node, ())
-    if node.op == "fill":  # not computed yet, and then that of which it is made will do
+    if node.op == "fill":  # its scalar is enough, as it is not computed yet
         return node.args[0]
     return reshape(graph, collect(graph, node), ())
 
@@ -167,8 +169,8 @@ def collect(graph: Graph, node: Node) -> Node:
     shape = node.type.shape
     if prod(shape) > MOST_ELEMENTS:
         raise NotImplementedError(
-            f"an operand of shape {shape} would have to travel to the client, and from there to "
-            f"every server; at most {MOST_ELEMENTS} elements may"
+            f"an operand of shape {shape} is too large to go through the client to every server, "
+            f"at most {MOST_ELEMENTS} elements"
         )
     return graph.make("collect", (node,), client_type(node.dtype, shape))
 
@@ -239,7 +241,7 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
     args = []
     for operand, dtype in zip(operands, resolved, strict=False):  # the last one is the result's
         if not isinstance(operand, Node):
-            # np.where takes the numbers as arrays: what is out of range wraps around.
+            # np.where takes the numbers as arrays: numbers out of range wrap around.
             operand = graph.constant(np.asarray(operand) if op == "where" else operand, dtype)
         elif operand.dtype is not dtype:
             operand = cast(graph, operand, dtype)

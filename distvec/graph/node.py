@@ -322,9 +322,9 @@ def refuse_variables(roots: Sequence[Node]) -> None:
     """``NotDifferentiable`` if ``roots`` depend on a variable: they have no values yet."""
     if depending(roots):
         raise NotDifferentiable(
-            "a value is needed, within a function that is being differentiated, of what depends on "
-            "its argument; read or tested, as by float(), .item(), .numpy(), persist() or if, it "
-            "would lose its graph. Write distvec.where(condition, x, y) for a condition, "
+            "a function that is differentiated needs a value that depends on its argument, for "
+            "float(), .item(), .numpy(), persist() or if; this would lose the gradient. "
+            "Write distvec.where(condition, x, y) for a condition, "
             "distvec.where(mask, x, 0) for the elements x[mask]; or return the array and read it "
             "after the call: value_and_grad(f, has_aux=True)"
         )

@@ -58,7 +58,7 @@ def plain_order(
         if node not in targets:
             return None
     order: list[Node] = []
-    waits: set[int] = set()  # ids of what is known only after an answer
+    waits: set[int] = set()  # ids of values that are known only after a reply
     done: set[int] = set()
     sums = stores = False
     for root in targets:
@@ -124,7 +124,7 @@ class Planner:
         ``pending`` are nodes that a user holds as well. Those that lie on the way are stored where
         they are computed, and the latest of the others come along where that reads nothing new.
         """
-        # A view costs nothing while nobody asks for it: it reads what is there anyway.
+        # A view that is not asked for is free: it reads values that are stored anyway.
         pending = [node for node in pending if node.op not in MOVES]
         if not self._exact:
             plain = plain_order(self._graph, targets, pending)

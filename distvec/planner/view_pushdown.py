@@ -174,7 +174,7 @@ class ViewPushdown:
         self._note(node)
         return node
 
-    # --- what is assigned to slices -----------------------------------------------------------
+    # --- values that are assigned to slices ---------------------------------------------------
 
     def _spread(self, source: Node, space: Space, start: int, step: int) -> Node:
         """``spread``, as low as it goes."""

@@ -202,9 +202,10 @@ class Evaluator:
             return  # scalars come with their evaluation
         if self._strict:
             raise RuntimeError(
-                f"{what} at {call_site()} brings {count} elements ({count * node.dtype.itemsize} "
+                f"{what} at {call_site()} transfers {count} elements "
+                f"({count * node.dtype.itemsize} "
                 f"bytes) from the servers, which session.strict() forbids; write x.numpy() or "
-                f"x.pull(indices) where you want that"
+                f"x.pull(indices) if you want that"
             )
         self.implicit_transfers += 1
 

@@ -62,7 +62,7 @@ class Executor:
     def new_buffer(self, type: NodeType) -> Buffer:
         """A fresh buffer id with its finalizer; nothing is sent."""
         if isinstance(type, ClientType):
-            raise TypeError("what the client keeps needs no buffer")
+            raise TypeError("an array that is stored on the client needs no buffer")
         return Buffer(self.client.new_id(), type, self.client.free)
 
     def execute(

@@ -35,7 +35,7 @@ def collective(
     each phase; one for all of them where a single server has the arrays, since they are short.
     """
     like = arrays[0]
-    made = [array.materialized() for array in arrays]  # what a mask selects is put together first
+    made = [array.materialized() for array in arrays]  # selections are compacted first
     count = like.session.client.servers
     given = [array.node.type for array in made]
     holders = {
@@ -105,12 +105,12 @@ def scatter(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:
     """
     check_session(x.session, indices, "indices")
     if indices.ndim > 1 and x.ndim > 1:
-        raise NotImplementedError("indices of the rows of a table are a vector: indices.ravel()")
+        raise NotImplementedError("indices of table rows must be a vector; write indices.ravel()")
     row = x.shape[1:]
     given = _values(x, indices, values, (*indices.shape, *row))
     where = reshape(indices.astype(np.int64), (indices.size,)) if indices.ndim > 1 else indices
     base, operands = [x], []
-    if x.node.op == "fill" and not x.node.known:  # what is the same everywhere need not be stored
+    if x.node.op == "fill" and not x.node.known:  # a constant need not be stored
         base, operands = [], [x.like(x.node.args[0])]
     arrays = [*base, where.astype(np.int64)]
     is_constant = not isinstance(given, Arithmetic) or given.node.on_client
@@ -213,7 +213,7 @@ def _length(numbers: Any) -> int:
     if numbers.size == 0:
         return 0
     least, greatest = least_and_greatest(numbers, "bincount()")
-    if least < 0 or greatest > np.iinfo(np.int64).max:  # as what NumPy counts, that is negative
+    if least < 0 or greatest > np.iinfo(np.int64).max:  # negative in NumPy's int64
         raise ValueError("'list' argument must have no negative elements")
     return int(greatest) + 1
 
@@ -222,7 +222,9 @@ def common_session(first: Any, second: Any, name: str) -> Any:
     """The session of those of both that are ours."""
     ours = [one for one in (first, second) if isinstance(one, Arithmetic)]
     if not ours:
-        raise TypeError(f"{name}: needs an array on the servers; use numpy.{name} for others")
+        raise TypeError(
+            f"{name}: needs at least one DistArray; use numpy.{name} for arrays on the client"
+        )
     for one in ours:
         check_session(ours[0].session, one, name)
     return ours[0].session

@@ -113,9 +113,7 @@ def _read_edges(x: Arithmetic, bins: Any) -> Any:
         return bins
     check_session(x.session, bins, "bins")
     if not bins.node.on_client:
-        raise NotImplementedError(
-            "histogram: bins of few edges are kept by the client; pull them: bins.numpy()"
-        )
+        raise NotImplementedError("histogram: bins must be on the client; pull them: bins.numpy()")
     return x.session.evaluate_implicitly(bins, "the edges of bins")
 
 
@@ -159,7 +157,7 @@ def _of_one_width(x: Arithmetic, first: Any, last: Any, count: int) -> Bins:
 def _number_of_bins(x: Arithmetic, rule: str, range: Any, first: Any, last: Any) -> int:
     if range is not None:
         raise NotImplementedError(
-            f"bins={rule!r} looks at the elements within range alone; select them: "
+            f"histogram: bins={rule!r} with range= is not supported; select the elements first: "
             f"x[(x >= {first}) & (x <= {last})]"
         )
     if x.size == 0:
@@ -228,8 +226,8 @@ def histogramdd(
     columns = _columns(sample)
     if len(columns) > MOST_RANK:
         raise NotImplementedError(
-            f"histogramdd of {len(columns)} columns has as many axes, at most {MOST_RANK} are "
-            f"there; take two at a time: sample[:, :2]"
+            f"histogramdd: the sample has {len(columns)} columns, at most {MOST_RANK} are "
+            f"supported; take two at a time: sample[:, :2]"
         )
     edges = _edges(columns, bins, range)
     lengths = [len(one) - 1 for one in edges]

@@ -214,7 +214,9 @@ def _quantiles(
     over: Any = axis_of(x, name, axis)
     keeps = is_given(keepdims) and bool(keepdims)
     if keeps and fractions.ndim and x.ndim > 1:
-        raise NotImplementedError(f"{name}: keepdims=True of several q has 3 axes; leave it out")
+        raise NotImplementedError(
+            f"{name}: keepdims=True with several q would give 3 axes; leave out keepdims"
+        )
     if weights is not None:
         result = _weighted_quantile(name, x, fractions, over, method, weights)
         if not fractions.ndim:
@@ -256,7 +258,7 @@ def _weighted_quantile(
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
     if name.startswith("nan") and x.dtype.kind == "f":
         raise NotImplementedError(
-            f"{name}: weights= of what is not NaN; choose it first, as in "
+            f"{name}: weights= is not supported; select the values that are not NaN first, as in "
             f"numpy.{name[3:]}(x[valid], q, weights=w[valid], method={method!r})"
         )
     there = weights if hasattr(weights, "node") else x.session.array(weights)

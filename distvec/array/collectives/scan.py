@@ -258,7 +258,7 @@ def dtype_of(scan: Scan, given: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
         fits = False
     if not fits:
         raise TypeError(
-            f"ufunc {scan.name!r} accumulates no values of {given}"
+            f"ufunc {scan.name!r} cannot accumulate values of dtype {given}"
             + ("" if wanted is None else f" in {np.dtype(wanted)}")
         )
     return kind
@@ -335,8 +335,8 @@ def reduceat(
         )
     if prod(shape) > MOST_ELEMENTS:
         raise NotImplementedError(
-            f"reduceat: the client gets {len(starts)} rows, which are more than {MOST_ELEMENTS} "
-            f"elements; give fewer indices at once"
+            f"reduceat: {len(starts)} indices give more than {MOST_ELEMENTS} elements on the "
+            "client; give fewer indices in one call"
         )
     if not len(starts):
         return host_array(array, np.empty(shape, kind))
@@ -347,11 +347,12 @@ def reduceat(
 def _check_indices(ufunc: np.ufunc, indices: Any, length: int) -> npt.NDArray[np.int64]:
     if isinstance(indices, Arithmetic):
         raise TypeError(
-            f"numpy.{ufunc.__name__}.reduceat: indices on the servers; pull them: indices.numpy()"
+            f"numpy.{ufunc.__name__}.reduceat: indices must be on the client; pull them: "
+            "indices.numpy()"
         )
     found = np.asarray(indices).astype(np.int64)
     if found.ndim != 1:
-        raise ValueError(f"reduceat: needs a vector of indices, got shape {found.shape}")
+        raise ValueError(f"reduceat: indices must be a vector, got shape {found.shape}")
     for index in found[(found < 0) | (found >= length)][:1]:
         raise IndexError(f"index {index} out-of-bounds in {ufunc.__name__}.reduceat [0, {length})")
     return found
@@ -402,7 +403,7 @@ def linear_recurrence(
     given = (a, b, initial)
     if any(is_split_by_columns(one) for one in given):
         raise TypeError(
-            "linear_recurrence: a table that is split by columns; put it there by rows, as in "
+            "linear_recurrence: a table split by columns is not supported; copy it split by rows: "
             "session.array(x.numpy())"
         )
     like = next((one for one in given if isinstance(one, Arithmetic)), None)
@@ -458,9 +459,9 @@ def _check(a: Row, b: Row, initial: Row) -> None:
     """``ValueError`` unless the shapes fit."""
     shape = np.broadcast_shapes(a, b)
     if not shape:
-        raise ValueError("linear_recurrence: a or b must be an array, along whose axis 0 it goes")
+        raise ValueError("linear_recurrence: a or b must be a vector or a table, got two numbers")
     if initial not in ((), (1,), shape[1:]):
         raise ValueError(
-            f"linear_recurrence: initial is a number, or of shape {shape[1:]}: one for each "
-            f"column; got {initial}"
+            f"linear_recurrence: initial must be a number, or have shape {shape[1:]}: one value "
+            f"for each column; got shape {initial}"
         )

@@ -91,8 +91,8 @@ def read_table(a: Any) -> npt.NDArray[Any]:
     found = np.asarray(a)
     if found.size > MOST_ELEMENTS:
         raise NotImplementedError(
-            f"a table of {found.size} elements is too large to travel with the program; put it on "
-            f"the servers: session.array(...)"
+            f"an array of {found.size} elements is too large to send with the program (at most "
+            f"{MOST_ELEMENTS}); put it on the servers: session.array(...)"
         )
     return found
 
@@ -201,7 +201,7 @@ def interp(
             raise ValueError("period must be a non-zero value")
         if is_long:
             raise NotImplementedError(
-                "interp: period= with points on the servers; repeat the points of one period"
+                "interp: period= needs points on the client; pull them: xp.numpy(), fp.numpy()"
             )
         xp, fp = _of_a_period(read_table(xp), read_table(fp), abs(period))
         values, left, right = values % abs(period), None, None
@@ -231,7 +231,7 @@ def _on_servers(x: Any, xp: Any, fp: Any, left: Any, right: Any) -> Any:
     x0, x1, y0, y1 = (get_item(a, i) for a in (points, heights) for i in (lower, upper))
     slope = (y1 - y0) / (x1 - x0)
     result = slope * (flat - x0) + y0
-    other = slope * (flat - x1) + y1  # NumPy's way out where an infinite end makes NaN
+    other = slope * (flat - x1) + y1  # as NumPy, if an infinite end makes NaN
     other = where(apply("isnan", other) & (y0 == y1), y0, other)
     result = where(apply("isnan", result), other, result)
     result = where((flat == x0) | (lower == last), y0, result)

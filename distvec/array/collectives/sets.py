@@ -66,7 +66,9 @@ def unique(
     takes_order = return_index or return_inverse
     if axis is not None and normalize_axis_index(axis, x.ndim) + x.ndim > 1:
         if axis % x.ndim:
-            raise NotImplementedError("unique: only rows, axis=0; of columns take those of x.T")
+            raise NotImplementedError(
+                "unique: axis must be 0 or None; for columns write numpy.unique(x.T, axis=0)"
+            )
         values, order, starts = _rows_in_order(x)
     else:
         values, order, starts = _in_order(as_vector(x.session, x), takes_order, equal_nan)
@@ -88,7 +90,7 @@ def _in_order(x: Any, takes_order: bool, equal_nan: bool) -> tuple[Any, Any, Any
     values, order, starts = sort_on_servers(x, len(x), False, True)
     if not equal_nan and x.dtype.kind == "f":
         starts = elementwise(starts, "logical_or", starts, elementwise(values, "isnan", values))
-    return values, order if takes_order else None, starts  # nobody holds what is not wanted
+    return values, order if takes_order else None, starts  # unwanted outputs are not computed
 
 
 def _rows_in_order(x: Any) -> tuple[Any, Any, Any]:

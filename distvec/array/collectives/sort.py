@@ -311,7 +311,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     if any(one.shape != arrays[0].shape for one in arrays):
         raise ValueError("all keys need to be the same shape")
     if arrays[0].ndim != 1:
-        raise NotImplementedError("lexsort: keys are vectors; give the columns one by one")
+        raise NotImplementedError("lexsort: keys must be vectors; give the columns one by one")
     _axis(arrays[0], axis)
     order = argsort(arrays[0])
     for key in arrays[1:]:
@@ -359,7 +359,9 @@ def _axis(x: Any, axis: Any) -> int:
 def _checked_count(k: Any, length: int) -> int:
     count = operator.index(k)
     if not 0 <= count <= length:
-        raise ValueError(f"top_k: k must be 0 .. {length}, the length of the axis, got {count}")
+        raise ValueError(
+            f"top_k: k must be between 0 and {length}, the length of the axis; got {count}"
+        )
     return count
 
 
@@ -392,7 +394,7 @@ def _check_kth(x: Any, kth: Any, axis: Any, order: Any) -> None:
     if places.dtype.kind not in "iu":
         raise TypeError("Partition index must be integer")
     for one in places.ravel():
-        if x.size and not -length <= one < length:  # of nothing NumPy takes any
+        if x.size and not -length <= one < length:  # NumPy accepts any place of an empty array
             raise ValueError(f"kth(={one}) out of bounds ({length})")
 
 

@@ -64,10 +64,12 @@ def buffer_of(x: Handle) -> Buffer:
     """
     (node,) = x.session.compute(x)
     if not isinstance(node.value, Buffer):
-        what = f"an array of shape {x.shape} that the client keeps has no buffer"
+        what = f"this array of shape {x.shape} is stored on the client and has no buffer"
         if x.ndim:
             raise TypeError(f"{what}; put it on the servers: session.array(x).buffer")
-        raise TypeError("a rank-0 array is a scalar of the client and has no buffer")
+        raise TypeError(
+            "a rank-0 array is stored on the client and has no buffer; read it: x.item()"
+        )
     return node.value
 
 
@@ -196,8 +198,8 @@ def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDAr
         raise ValueError("values on the servers cannot become a NumPy array without a copy")
     if dtype is not None and np.dtype(dtype).hasobject:
         raise TypeError(
-            "elements as Python objects, for a function of the client that is called for each, as "
-            "by numpy.vectorize; write it with NumPy's functions, or pull the values: x.numpy()"
+            "dtype=object is not supported; for a function that is called for each element, as by "
+            "numpy.vectorize, pull the values: x.numpy()"
         )
     values = _transfer(x, "np.asarray()")
     return values if dtype is None else values.astype(dtype, copy=False)
@@ -261,8 +263,8 @@ def iterate(x: Handle) -> Iterator[Any]:
         raise TypeError("iteration over a 0-d array")
     if x.size > MOST_ITERATED:
         raise TypeError(
-            f"iteration over an array of {x.size} elements, more than {MOST_ITERATED}, would bring "
-            f"them one by one; write 'for block in x.blocks()' for batches of them, or x.numpy()"
+            f"cannot iterate over {x.size} elements one by one, at most {MOST_ITERATED}; write "
+            f"'for block in x.blocks()' for batches, or x.numpy() for all values"
         )
     return _elements(x.copy())
 
@@ -309,7 +311,9 @@ def blocks(x: Handle, size: int | None = None) -> Iterator[npt.NDArray[Any]]:
     [4]
     """
     if not x.ndim:
-        raise TypeError("a rank-0 array has no elements to go through; read it with x.item()")
+        raise TypeError(
+            "blocks: needs a vector or a table, got a rank-0 array; read it with x.item()"
+        )
     if size is not None and operator.index(size) < 1:
         raise ValueError(f"blocks: size must be 1 or more, got {size}")
     row_bytes = math.prod(x.shape[1:]) * x.dtype.itemsize

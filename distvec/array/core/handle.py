@@ -76,8 +76,8 @@ class SessionBase(Evaluator):
             If other processes cannot join a session of this kind this way.
         """
         raise TypeError(
-            f"an array of a {type(self).__name__} is of this process; others connect by "
-            "themselves, dv.connect(addresses, token=), and Spark tasks take those of a PSContext"
+            f"an array of a {type(self).__name__} cannot be sent to another process; connect there "
+            "with dv.connect(addresses, token=...), or use an array of a PSContext in Spark tasks"
         )
 
 
@@ -189,7 +189,10 @@ class Handle:
         """
         type = self.node.type
         if isinstance(type, ClientType):
-            raise TypeError(f"an array of shape {type.shape} that the client keeps is in no space")
+            raise TypeError(
+                f"this array of shape {type.shape} is stored on the client; copy it to the servers "
+                "first: session.array(x)"
+            )
         return type
 
     @property
@@ -361,7 +364,7 @@ class Handle:
                 f"the broadcast shape {value.shape}"
             )
         graph = self.session.graph
-        _ = value.node  # that of a selection takes evaluations, which must not be under the lock
+        _ = value.node  # a selection evaluates here, which must not be under the lock
         with self.write_lock, self.session.holders.lock:
             node = build.broadcast_to(graph, value.node, self.node.type)
             return self.rebind(build.cast(graph, node, self.dtype))
@@ -394,7 +397,10 @@ def is_split_by_columns(x: Any) -> bool:
 def check_split(out: Any, result: Any, name: str) -> None:
     """``TypeError`` where ``result`` is split by columns and ``out=`` is not."""
     if is_split_by_columns(result) and not is_split_by_columns(out):
-        raise TypeError(f"numpy.{name}: out= must be split by columns as well")
+        raise TypeError(
+            f"numpy.{name}: the result is split by columns, so out= must be split by columns, "
+            "too; use the transpose of a table, or leave it out"
+        )
 
 
 def stored_table(x: Any) -> Any:
@@ -422,9 +428,9 @@ def check_not_slice(x: Handle) -> None:
     """``ValueError``, as NumPy's for arrays that are not to be written, if a slice gave ``x``."""
     if x.is_readonly_slice:
         raise ValueError(
-            "assignment destination is read-only: it is a slice, and what is assigned into it does "
-            "not reach the array that it is of; assign to that, as in x[1:3] = values, or take a "
-            "copy, x[1:3].copy()"
+            "assignment destination is read-only: a slice is a copy, so the original array would "
+            "not change; write to the original, as in x[1:3] = values, or copy the slice first: "
+            "x[1:3].copy()"
         )
 
 

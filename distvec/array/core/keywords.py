@@ -64,7 +64,7 @@ def select_where(x: A, row: Reducer, where: Any, initial: Any) -> A:
 def include_initial(result: A, row: Reducer, initial: Any) -> A:
     """``result`` of the reduction ``row`` with the element ``initial`` besides."""
     if row.numpy not in ops.NAMES:
-        raise TypeError(f"{row.name}: initial= is not supported; join it to the result")
+        raise TypeError(f"{row.name}: initial= is not supported; combine it with the result")
     return elementwise(result, ops.NAMES[row.numpy], result, initial)
 
 
@@ -104,7 +104,7 @@ def store(out: Any, result: A, name: str, casting: str | None = None) -> A:
         )
     if casting == "no" and target.dtype != result.dtype:
         raise ValueError(
-            f"{name}: out= has dtype {target.dtype} and the result {result.dtype}; give out= in "
+            f"{name}: out= has dtype {target.dtype}, but the result has {result.dtype}; give out= "
             f"that dtype, or write out[...] = numpy.{name}(...)"
         )
     given = result.astype(target.dtype) if casting == "unsafe" else result

@@ -100,8 +100,8 @@ def operand_node(like: Handle, name: str, operand: Any) -> Node | int | float:
         return like.session.graph.client_value(operand, check_dtype(operand.dtype))
     if isinstance(operand, np.ndarray | list | tuple):
         raise TypeError(
-            f"{name}: a {type(operand).__name__} of {np.size(operand)} elements lives on the "
-            f"client; put it on the servers first, with session.array(...)"
+            f"{name}: a {type(operand).__name__} of {np.size(operand)} elements is on the client; "
+            f"put it on the servers first: session.array(...)"
         )
     if hasattr(operand, "__array_ufunc__"):
         raise Deferred(f"{name}: unsupported operand of type {type(operand).__name__}")
@@ -207,7 +207,7 @@ class Arithmetic(Handle):
     __eq__ = _binary("equal")  # type: ignore[assignment]
     __ne__ = _binary("not_equal")  # type: ignore[assignment]
 
-    # --- what selections, and tables that are split by columns, do otherwise ------------------
+    # --- overridden by selections, and by tables that are split by columns --------------------
 
     def materialized(self) -> Self:
         """Return the array split by rows, with its length known.

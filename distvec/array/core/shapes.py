@@ -30,8 +30,8 @@ def shape_of(shape: Any) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if len(extents) > MOST_RANK:
         raise NotImplementedError(
-            f"arrays of shape {extents} are not supported; rank is {MOST_RANK} at most: put axes "
-            f"together, as in x.reshape(n, -1)"
+            f"arrays of shape {extents} are not supported: at most {MOST_RANK} axes; combine axes: "
+            f"write x.reshape(n, -1)"
         )
     lengths = tuple(length_of(extent, "shape") for extent in extents)
     return lengths
@@ -48,7 +48,7 @@ def length_of(length: Any, name: str) -> int:
     if result < 0:
         raise ValueError(f"{name}: negative dimensions are not allowed, got {result}")
     if result > np.iinfo(np.int64).max:
-        raise ValueError(f"{name}: {result} is more than an array can have, 2**63 - 1")
+        raise ValueError(f"{name}: {result} exceeds the largest length, 2**63 - 1")
     return result
 
 
@@ -184,7 +184,9 @@ def squeeze(x: H, /, axis: int | tuple[int, ...] | None = None) -> H:
     ones = [k for k, extent in enumerate(x.shape) if extent == 1]
     axes = ones if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
     if not set(axes) <= set(ones):
-        raise ValueError(f"squeeze: axis {axis} of an array of shape {x.shape} has not length 1")
+        raise ValueError(
+            f"squeeze: axis {axis} of an array of shape {x.shape} does not have length 1"
+        )
     return reshape(x, tuple(extent for k, extent in enumerate(x.shape) if k not in axes))
 
 

@@ -37,8 +37,8 @@ def min_scalar_type(a: Any) -> np.dtype[Any]:
     """The dtype of an array; of a number, which only its value tells, it is not available."""
     if not a.ndim:
         raise TypeError(
-            "numpy.min_scalar_type of a number on the servers is not available: it depends on the "
-            "value; write numpy.min_scalar_type(x.item())"
+            "numpy.min_scalar_type of a lazy scalar is not supported, as it depends on the value; "
+            "write numpy.min_scalar_type(x.item())"
         )
     dtype: np.dtype[Any] = a.dtype
     return dtype

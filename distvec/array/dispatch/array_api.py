@@ -221,8 +221,8 @@ def _standard_function(numpy: Any, text: str) -> Callable[..., Any]:
         if not any(isinstance(one, Arithmetic) for one in among):
             kinds = ", ".join(type(one).__name__ for one in among)
             raise TypeError(
-                f"{name}: needs an array on the servers, got ({kinds}); put it there with "
-                f"asarray(...)"
+                f"{name}: needs an array on the servers, got ({kinds}); create one with "
+                "asarray(...)"
             )
         return ours(*args, **kwargs)
 
@@ -282,7 +282,7 @@ def _parameters(text: str) -> list[Parameter]:
 def _take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
     """Elements, rows or columns at ``indices``, a vector; without an axis those of a vector."""
     if axis is None and x.ndim != 1:
-        raise ValueError(f"take: say an axis of the array, which has {x.ndim}")
+        raise ValueError(f"take: axis is required for an array of rank {x.ndim}")
     return take_put.take(x, indices, axis)
 
 
@@ -435,11 +435,12 @@ def check_version(version: str | None) -> None:
     """``ValueError`` for a version of the array API that is not followed here."""
     if version is not None and version not in VERSIONS:
         raise ValueError(
-            f"api_version={version!r} is none of {', '.join(VERSIONS)}; leave it out for the last"
+            f"api_version must be one of {', '.join(VERSIONS)}, got {version!r}; leave it out for "
+            "the newest"
         )
 
 
 def check_device(device: Any) -> None:
     """``ValueError`` for a device that there is not."""
     if device not in (None, DEVICE):
-        raise ValueError(f"device={device!r}: arrays are on the only device, {DEVICE!r}")
+        raise ValueError(f"device must be {DEVICE!r}, the only one; got {device!r}")

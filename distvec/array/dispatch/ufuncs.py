@@ -48,7 +48,10 @@ def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
     """
     name = f"numpy.{function.__name__}.at"
     if not isinstance(x, Arithmetic):
-        raise TypeError(f"{name}: changes a {type(x).__name__} on the client; pull the operands")
+        raise TypeError(
+            f"{name}: the first argument is a {type(x).__name__} on the client; pull the others, "
+            "too: x.numpy()"
+        )
     if x.is_split_by_columns:
         if function.__name__ not in JOINS:
             raise TypeError(
@@ -72,7 +75,7 @@ def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
     if x.dtype == np.bool_ and function is np.subtract:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
     (added,) = spread
-    if added.dtype.kind in "iub" and x.dtype.kind in "iu":  # modulo what they can hold, as in NumPy
+    if added.dtype.kind in "iub" and x.dtype.kind in "iu":  # modulo their range, as in NumPy
         added = added.astype(x.dtype)
     push(x, where.ravel(), np.negative(added) if function is np.subtract else added)
 
@@ -82,8 +85,8 @@ def _scatter(name: str, function: Any, x: Arithmetic, indices: Any, values: Any)
         raise IndexError("arrays used as indices must be of integer (or boolean) type")
     if function.nin != 2 or function.__name__ not in WAYS:
         raise TypeError(
-            f"{name}: with indices on the servers only ufuncs of two numbers; "
-            f"pull them: indices.numpy()"
+            f"{name}: indices on the servers need a ufunc of two operands; pull the indices: "
+            f"indices.numpy()"
         )
     if x.dtype == np.bool_ and function is np.subtract:
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported")
@@ -204,8 +207,8 @@ def _unavailable(function: Any, method: str) -> TypeError:
     name = function.__name__
     if set(function.types[0]) <= set("O->"):
         return TypeError(
-            f"{name} is a function of the client, which would be called for each element; write it "
-            f"with NumPy's functions, or pull the values with x.numpy() and call it on those"
+            f"{name} is a Python function, which is called for each element on the client; "
+            f"write it with NumPy functions, or pull the values: x.numpy()"
         )
     there = ""
     if method == "reduce":
@@ -225,8 +228,8 @@ def _outer(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     ranks = [one.ndim if isinstance(one, Arithmetic) else np.ndim(one) for one in inputs]
     if sum(ranks) > shapes.MOST_RANK:
         raise NotImplementedError(
-            f"numpy.{function.__name__}.outer of arrays of rank {ranks[0]} and {ranks[1]} has more "
-            f"than {shapes.MOST_RANK} axes; take vectors"
+            f"numpy.{function.__name__}.outer of arrays of rank {ranks[0]} and {ranks[1]} would "
+            f"have more than {shapes.MOST_RANK} axes; use vectors"
         )
     applied = partial(function, **kwargs)
     return applied(first, second) if 0 in ranks else outer(first, second, function=applied)

@@ -264,7 +264,7 @@ def _part_of(x: Arithmetic, parts: list[Part]) -> Any:
     if isinstance(columns, Slice):
         return _rows(slice_columns(x, columns), rows)
     if columns.ndim > 1 and isinstance(rows, Slice | Mask):
-        raise NotImplementedError("columns are named by a vector of indices; rank is 2 at most")
+        raise NotImplementedError("column indices must be a vector; arrays have at most 2 axes")
     if isinstance(rows, Slice):
         return _rows(take_columns(x, columns), rows)
     if isinstance(rows, At):

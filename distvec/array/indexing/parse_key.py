@@ -153,7 +153,7 @@ def _part(one: Any, shape: tuple[int, ...], axis: int) -> Part:
         extents = shape[axis : axis + one.ndim]
         fits = all(n in (0, k) for n, k in zip(one.shape, extents, strict=True))
         if one.size == 0 and one.shape != extents and fits:
-            is_of_rows = one.ndim == 1  # as NumPy, a mask of nothing chooses nothing
+            is_of_rows = one.ndim == 1  # as NumPy, an empty mask selects no rows
             return Take(np.empty(0, np.int64)) if is_of_rows else Mask(np.zeros(extents, np.bool_))
         for place, extent in enumerate(one.shape, axis):
             if extent != shape[place]:

@@ -74,7 +74,7 @@ def pull(x: Handle, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
     if x.node.on_client:
         found: npt.NDArray[Any] = numpy(x)[wanted]
         return found
-    held = x.copy()  # so that what is read stays, whatever becomes of x meanwhile
+    held = x.copy()  # keeps the value that is read if x changes meanwhile
     source = buffer_of(held)
     with measured(x.session.counters):
         return x.session.client.gather(source.id, source.type, wanted)
@@ -202,7 +202,9 @@ def _add(x: Handle, source: Buffer, where: npt.NDArray[np.int64], added: npt.NDA
 
 def _length(x: Handle) -> int:
     if not x.ndim:
-        raise TypeError("a scalar has no elements to name; read it with x.item(), add with x + 1")
+        raise TypeError(
+            "a rank-0 array has no indices; read it with x.item(), add to it with x + 1"
+        )
     return len(x)
 
 
@@ -277,5 +279,8 @@ def _row_values(x: Any, where: npt.NDArray[np.int64], given: Any) -> Any:
     if not is_broadcastable(given.shape, (len(where), len(table))):
         raise ValueError(f"{len(where)} indices but values of shape {given.shape}")
     if not np.can_cast(given.dtype, x.dtype, "same_kind"):
-        raise TypeError(f"Cannot cast values from {given.dtype!r} to {x.dtype!r}; use astype")
+        raise TypeError(
+            f"Cannot cast values from {given.dtype!r} to {x.dtype!r}; "
+            f"write values.astype({x.dtype.name!r})"
+        )
     return transpose_operand(given).astype(x.dtype)

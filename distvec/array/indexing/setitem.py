@@ -74,7 +74,8 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
     kept = [part for part in parts if not isinstance(part, NewAxis)]
     if len(kept) < len(parts) and np.ndim(value):
         raise NotImplementedError(
-            "assignment through new axes takes a number; leave the new axes out: x[1:3] = values"
+            "assignment through new axes supports only a number; leave out the new axes: x[1:3] = "
+            "values"
         )
     is_element = all(isinstance(part, At) for part in kept)
     has_ellipsis = isinstance(key, tuple) and any(one is Ellipsis for one in key)
@@ -105,7 +106,9 @@ def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
     else:
         is_row = rows.mask.ndim == 1 and new.ndim == len(width) == 1
         if is_row and new.shape[0] not in (1, *width):
-            raise ValueError(f"shape mismatch: values of shape {new.shape} for rows of {width}")
+            raise ValueError(
+                f"shape mismatch: values of shape {new.shape} do not fit rows of {width} elements"
+            )
     if x.ndim > 1 and (is_row or isinstance(rows, At)):
         new = _keep_on_client(x, new)
     if chosen is not None:
@@ -189,7 +192,7 @@ def _columns(x: Arithmetic, parts: Sequence[Part]) -> npt.NDArray[np.int64] | No
     if found.dtype == np.bool_:
         return np.flatnonzero(found)
     if found.ndim != 1:
-        raise NotImplementedError("columns are named by a vector of indices")
+        raise NotImplementedError("column indices must be a vector")
     return positions(found, x.shape[1], 1)
 
 
@@ -267,7 +270,9 @@ def _where(x: Arithmetic, rows: Mask, new: Any) -> Any:
     while new.ndim > rank and len(new) == 1:
         new = reshape_any(new, new.shape[1:])
     if new.ndim > rank:
-        raise ValueError(f"shape mismatch: values of shape {new.shape} where a mask is true")
+        raise ValueError(
+            f"shape mismatch: values of shape {new.shape} do not fit the selected elements"
+        )
     if new.ndim == rank and len(new) != 1:
         row = () if is_flat else x.shape[1:]
         values = broadcast_to(_on_servers(x, new), (len(new), *row))
@@ -296,7 +301,7 @@ def _put_rows(x: Arithmetic, indices: Any, new: Any) -> Any:
     return make(x, "place", (x, indices.ravel(), new), x.node.type)
 
 
-# --- what the client keeps ----------------------------------------------------------------------
+# --- arrays that are stored on the client -------------------------------------------------------
 
 
 def _assign_on_client(x: Arithmetic, parts: Sequence[Part], new: Any) -> None:

@@ -137,7 +137,7 @@ def _check_size(array: Any, name: str) -> None:
             f"there with session.space({len(array)}, split={split!r}).array(...)"
         )
     raise NotImplementedError(
-        f"{name}: the client takes at most {MOST_ELEMENTS} elements from the servers, and this "
+        f"{name}: runs on the client, which accepts at most {MOST_ELEMENTS} elements; the "
         f"array has shape {array.shape}; {hint}"
     )
 
@@ -168,11 +168,11 @@ def as_float_table(x: Any, name: str) -> Any:
     k = x.shape[1]
     if k * k > MOST_ELEMENTS:
         raise NotImplementedError(
-            f"{name}: the triangle of a table of {k} columns has {k * k} elements, and the client "
-            f"keeps at most {MOST_ELEMENTS}; take fewer columns, as in x[:, :2048]"
+            f"{name}: a table of {k} columns needs {k * k} elements on the client, which accepts "
+            f"at most {MOST_ELEMENTS}; use fewer columns, as in x[:, :2048]"
         )
     if x.dtype == np.float16:
-        raise TypeError("array type float16 is unsupported in linalg; x.astype('float32') is")
+        raise TypeError("array type float16 is unsupported in linalg; write x.astype('float32')")
     x = x.materialized()
     return x if x.dtype in (_FLOAT, _SINGLE) else x.astype(_FLOAT)
 
@@ -230,8 +230,8 @@ def _is_small_square(length: int) -> bool:
 def _check_mode(x: Any, mode: str) -> None:
     if mode not in ("reduced", "r"):
         raise NotImplementedError(
-            f"qr: mode={mode!r} of a table on the servers has {len(x)} columns, or is no matrix; "
-            f"take mode='reduced' or mode='r'"
+            f"qr: mode={mode!r} is not supported for a table on the servers; use mode='reduced' "
+            f"or mode='r'"
         )
 
 
@@ -249,8 +249,8 @@ def svd(
         if _is_small_square(max(a.shape)):
             return on_host(np.linalg.svd)(a)
         raise NotImplementedError(
-            f"svd: full_matrices=True of a table of shape {a.shape} has {max(a.shape)} long "
-            f"singular vectors; say full_matrices=False"
+            f"svd: full_matrices=True is not supported for a table of shape {a.shape} on the "
+            f"servers; write full_matrices=False"
         )
     x = as_float_table(a.table if is_wide(a) else a, "svd")
     q, r = qr_factors(x)
@@ -432,8 +432,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
         return _of_small(a, b, tolerance)
     if not isinstance(b, Arithmetic) or b.node.on_client:
         raise TypeError(
-            f"lstsq: a table of {len(a)} rows is on the servers, so b has to be there as well: "
-            f"session.array(b)"
+            f"lstsq: a, with {len(a)} rows, is on the servers, so b must be, too; write "
+            "session.array(b)"
         )
     check_session(a.session, b, "lstsq")
     if len(b) != len(a):
@@ -507,7 +507,7 @@ def solve(a: Any, b: Any) -> Any:
     table = b.table
     left = collected_on_host(table, a, "solve")
     if left.shape != (len(b), len(b)):
-        raise ValueError(f"solve: shapes {left.shape} and {b.shape} do not fit")
+        raise ValueError(f"solve: shapes {left.shape} and {b.shape} are not aligned")
     kind = np.result_type(np.linalg.solve(np.ones((1, 1), left.dtype), np.ones(1, table.dtype)))
     inverse = apply_on_host(np.linalg.inv, [left.astype(np.float64)])
     return transpose((table @ inverse.T).astype(kind))

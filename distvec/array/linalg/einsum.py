@@ -29,8 +29,8 @@ from distvec.graph.build import check_dtype
 from ps_backend.program.types import client_type
 
 _MORE_THAN_TWO = (
-    "einsum: a product on the way to the result would have more than two axes on the servers; sum "
-    "up an operand first, or combine them in pairs"
+    "einsum: an intermediate product would have more than two axes on the servers; sum an operand "
+    "first, or combine the operands in pairs"
 )
 
 
@@ -119,7 +119,7 @@ def _as_text(operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
         return operands[0].replace(" ", ""), operands[1:]
     if len(operands) < 2:
         raise ValueError(
-            "einsum: takes subscripts and arrays, einsum('ij,j->i', T, v), or each array with a "
+            "einsum: give subscripts and arrays, einsum('ij,j->i', T, v), or each array with a "
             "list of its labels, einsum(T, [0, 1], v, [1], [0])"
         )
     inputs = ",".join(map(_spell, operands[1::2]))
@@ -133,7 +133,7 @@ def _spell(labels: Any) -> str:
     letters = string.ascii_uppercase + string.ascii_lowercase
     numbers = [one if one is Ellipsis else operator.index(one) for one in labels]
     if any(one is not Ellipsis and not 0 <= one < len(letters) for one in numbers):
-        raise ValueError(f"einsum: labels are 0 .. {len(letters) - 1} or ..., got {labels}")
+        raise ValueError(f"einsum: labels must be 0 .. {len(letters) - 1} or ..., got {labels}")
     return "".join("..." if one is Ellipsis else letters[one] for one in numbers)
 
 
@@ -142,14 +142,14 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     given, arrow, output = subscripts.partition("->")
     inputs = given.split(",")
     if len(inputs) != len(ranks):
-        raise ValueError(f"einsum: {len(inputs)} subscripts for {len(ranks)} operands")
+        raise ValueError(f"einsum: got {len(inputs)} subscripts for {len(ranks)} operands")
     unused = [one for one in string.ascii_letters if one not in subscripts]
     most = 0
     for place, (text, rank) in enumerate(zip(inputs, ranks, strict=True)):
         named = len(text.replace("...", ""))
         free = rank - named
         if free < 0 or (free and "..." not in text) or not _is_valid(text):
-            raise ValueError(f"einsum: operand of rank {rank} has the labels {text!r}")
+            raise ValueError(f"einsum: labels {text!r} do not fit an operand of rank {rank}")
         most = max(most, free)
         # Counted from the last one, as they stand beside each other.
         inputs[place] = text.replace("...", "".join(unused[:free][::-1]))
@@ -159,11 +159,15 @@ def _parse(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
         once = sorted(one for one in set(subscripts) if labels.count(one) == 1)
         output = ellipsis + "".join(once)
     elif not _is_valid(output) or (most and "..." not in output):
-        raise ValueError(f"einsum: the labels {output!r} of the result leave out an ellipsis")
+        raise ValueError(
+            f"einsum: output {output!r} must have letters, and the ellipsis of the operands"
+        )
     else:
         output = output.replace("...", ellipsis)
     if len(set(output)) < len(output) or not set(output) <= set(labels):
-        raise ValueError(f"einsum: output {output!r} has labels twice, or that no operand has")
+        raise ValueError(
+            f"einsum: output {output!r} repeats a label, or has one that no operand has"
+        )
     return inputs, output
 
 
@@ -183,7 +187,8 @@ def _term(array: Any, labels: str) -> _Term:
     if len(labels) == 2 and labels[0] == labels[1]:
         if array.shape[0] != array.shape[1]:
             raise ValueError(
-                f"einsum: label {labels[0]!r} has extents {array.shape[0]} and {array.shape[1]}"
+                f"einsum: label {labels[0]!r} has two lengths, {array.shape[0]} and "
+                f"{array.shape[1]}"
             )
         return _Term(np.diagonal(array), labels[0])
     if array.is_split_by_columns:
@@ -198,7 +203,7 @@ def _without_stretched(terms: Sequence[_Term]) -> list[_Term]:
         for label, extent in zip(term.labels, term.array.shape, strict=True):
             known = extents.setdefault(label, extent)
             if 1 not in (known, extent) and known != extent:
-                raise ValueError(f"einsum: label {label!r} has extents {known} and {extent}")
+                raise ValueError(f"einsum: label {label!r} has two lengths, {known} and {extent}")
             extents[label] = extent if known == 1 else known
 
     def fitted(term: _Term) -> _Term:
@@ -244,7 +249,10 @@ def _contract(terms: Sequence[_Term], split: str, output: str) -> Any:
         return product.array
     if product.labels == output[::-1]:
         return transpose(product.array)
-    raise NotImplementedError(f"einsum: no way to the output {output!r} on the servers")
+    raise NotImplementedError(
+        f"einsum: output {output!r} is not supported on the servers; reorder its labels, or pull "
+        "the operands: x.numpy()"
+    )
 
 
 def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
@@ -371,7 +379,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     """``numpy.linalg.tensorsolve`` where the tensor is a matrix: as ``solve``."""
     if axes is not None or np.ndim(b) != 1:
         raise NotImplementedError(
-            "tensorsolve: arrays have rank 2 at most; write numpy.linalg.solve(A, b)"
+            "tensorsolve: arrays have at most 2 axes; write numpy.linalg.solve(A, b)"
         )
     return np.linalg.solve(a, b)
 
@@ -380,7 +388,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     """``numpy.linalg.tensorinv`` where the tensor is a matrix: as ``inv``."""
     if ind != 1:
         raise NotImplementedError(
-            f"tensorinv: arrays have rank 2 at most, and so ind=1 is all there is, not {ind}; "
-            f"write numpy.linalg.inv(A)"
+            f"tensorinv: ind must be 1, as arrays have at most 2 axes; got {ind}; write "
+            f"numpy.linalg.inv(A)"
         )
     return np.linalg.inv(a)

@@ -36,8 +36,8 @@ def _beyond(x: Any, k: int) -> Any:
 def _kept_where(x: Any, op: str, k: int) -> Any:
     if x.ndim < 2:
         raise NotImplementedError(
-            f"of a vector the result has its elements in each of {x.size} rows; "
-            f"broadcast it first: numpy.broadcast_to(x, (n, {x.size}))"
+            f"tril and triu need a table, got a vector of {x.size} elements; broadcast it first: "
+            f"numpy.broadcast_to(x, (n, {x.size}))"
         )
     return apply("where", apply(op, _beyond(x, k), 0), x, x.dtype.type(0))
 
@@ -159,8 +159,8 @@ def diag(v: Any, k: int = 0) -> Any:
     count = len(v) + abs(offset)
     if count**2 > MOST_ELEMENTS:
         raise NotImplementedError(
-            f"diag: a table of {count} rows and columns is too large; as a factor, "
-            f"numpy.diag(v) @ T is v[:, None] * T"
+            f"diag: a table of {count} rows and columns is too large; instead of "
+            f"numpy.diag(v) @ T write v[:, None] * T"
         )
     column = reshape(pad(v, (max(0, -offset), max(0, offset))), (count, 1))
     hits = apply("equal", _beyond(broadcast_to(column, (count, count)), offset), 0)
@@ -188,7 +188,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     values = np.asarray(val) if np.ndim(val) else val
     if np.ndim(values):
         if wrap and rows > columns:
-            raise NotImplementedError("fill_diagonal: wrap=True takes a number")
+            raise NotImplementedError("fill_diagonal: val must be a number with wrap=True")
         values = np.resize(values, min(rows, columns))
         values = np.resize(values, columns).astype(a.dtype)
     else:
@@ -203,7 +203,9 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
         raise ValueError("x must be a one-dimensional array or sequence.")
     count = len(x) if N is None else operator.index(N)
     if count < 1 or (N is None and count > 1024):
-        raise NotImplementedError(f"vander: a table of {count} columns; say how many: vander(x, N)")
+        raise NotImplementedError(
+            f"vander: a table of {count} columns is not supported; write vander(x, N)"
+        )
     dtype = np.promote_types(x.dtype, np.int64)
     ones = np.ones((len(x), 1), dtype)
     if count == 1:

@@ -317,8 +317,8 @@ def _convolve(x: Any, kernel: Any, mode: str) -> Any:
     count, length = len(kernel), len(x)
     if count > MOST_TERMS:
         raise NotImplementedError(
-            f"the kernel has {count} elements, at most {MOST_TERMS}; take it apart: the sum of "
-            f"what its parts give, each at its place"
+            f"the kernel has {count} elements, at most {MOST_TERMS} are supported; use parts of "
+            "it, and add their shifted results"
         )
     like = x if isinstance(x, Arithmetic) else kernel
     dtype = np.result_type(x.dtype, kernel.dtype)

@@ -28,9 +28,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     given = [one.reshape(-1) for one in as_joinable("meshgrid", xi)]
     if len(given) > 2:
-        raise NotImplementedError(
-            f"meshgrid: {len(given)} vectors span rank {len(given)}, and rank is 2 at most"
-        )
+        raise NotImplementedError(f"meshgrid: got {len(given)} vectors, at most 2 are supported")
     if len(given) == 1:
         return (given[0].copy(),)
     down, across = (given[1], given[0]) if indexing == "xy" else (given[0], given[1])
@@ -138,8 +136,8 @@ def _kron(first: Any, second: Any) -> Any:
         return _blocks(first, second)
     if not kept and second.size * n > MOST_COLUMNS:
         raise NotImplementedError(
-            f"kron: one of both must be small, of shapes {first.shape} and {second.shape} none is; "
-            f"write it by numpy.repeat and numpy.tile"
+            f"kron: one operand must be small, got shapes {first.shape} and {second.shape}; use "
+            f"numpy.repeat and numpy.tile"
         )
     down, column, across = np.indices((p, n, q)).reshape(3, -1)
     row = take_along_columns(second.reshape(1, -1), 1, down * q + across)
@@ -163,7 +161,7 @@ def cross(
     ranks = (first.ndim, second.ndim, max(first.ndim, second.ndim))
     if any(one not in (-1, rank - 1) for one, rank in zip(axes, ranks, strict=True)):
         raise NotImplementedError(
-            "cross: the elements of a vector are in a row, axis=-1; of columns give x.T"
+            "cross: vectors must lie along axis -1; for vectors in columns give x.T"
         )
     if first.shape[-1:] != (3,) or second.shape[-1:] != (3,):
         raise ValueError("incompatible dimensions for cross product\n(dimension must be 3)")

@@ -89,7 +89,7 @@ def _kept_runs(gone: npt.NDArray[np.int64], length: int) -> Iterator[tuple[int, 
 def _without(arr: Any, obj: Any, axis: int) -> Any:
     if axis:
         raise NotImplementedError(
-            "delete: columns are named by indices of the client; pull them: obj.numpy()"
+            "delete: column indices must be on the client; pull them: obj.numpy()"
         )
     mask = obj
     if obj.dtype != np.bool_:
@@ -152,7 +152,9 @@ def _places(obj: Any, length: int) -> npt.NDArray[np.int64]:
         return np.arange(*obj.indices(length))
     if isinstance(obj, Arithmetic):
         if not obj.node.on_client:
-            raise NotImplementedError("insert: indices are to be on the client: obj.numpy()")
+            raise NotImplementedError(
+                "insert: indices must be on the client; pull them: obj.numpy()"
+            )
         obj.session.evaluate_implicitly(obj, "an index array")
     given = np.asarray(obj)
     if given.dtype == np.bool_:
@@ -177,8 +179,8 @@ def _woven(arr: Any, before: npt.NDArray[np.int64], block: Any) -> Iterator[Any]
     places, counts = np.unique(before, return_counts=True)
     if len(places) > MOST_PLACES:
         raise NotImplementedError(
-            f"insert: at most at {MOST_PLACES} places, not at {len(places)}; assign to a larger "
-            f"array: y = ps.empty(n); y[mask] = x"
+            f"insert: got {len(places)} places, at most {MOST_PLACES} are supported; assign to a "
+            f"larger array: y = ps.empty(n); y[mask] = x"
         )
     low = taken = 0
     for place, count in zip(places.tolist(), counts.tolist(), strict=True):

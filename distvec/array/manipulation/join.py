@@ -137,7 +137,9 @@ def join_on_host(name: str, arrays: Sequence[Any], axis: int) -> Any:
         return None
     like = getattr(np, name)([np.empty(one.shape, one.dtype) for one in given], axis=axis)
     if like.ndim > MOST_RANK:
-        raise NotImplementedError(f"{name}: the result has rank {like.ndim}, at most {MOST_RANK}")
+        raise NotImplementedError(
+            f"{name}: the result would have {like.ndim} axes, at most {MOST_RANK} are supported"
+        )
     return make(ours[0], f"client.{name}", given, client_type(like.dtype, like.shape), (axis,))
 
 
@@ -185,7 +187,7 @@ def stack(
     along = normalize_axis_index(axis, rank)
     if rank > MOST_RANK:
         raise NotImplementedError(
-            f"stack: the result has rank {rank}, at most {MOST_RANK}; put them beside each other: "
+            f"stack: the result would have {rank} axes, at most {MOST_RANK} are supported; use "
             f"numpy.concatenate"
         )
     result = join_on_host("stack", given, along)
@@ -219,7 +221,7 @@ def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind")
     if all(one.ndim == 1 for one in given):
         return stack(given, dtype=dtype, casting=casting)
     rows = [one if one.ndim == 2 else reshape_any(one, (1, -1)) for one in given]
-    if _are_split_by_columns(rows):  # and so are vectors as rows, where they are
+    if _are_split_by_columns(rows):  # vectors as rows are then split by columns, too
         rows = [one if one.ndim == 2 else reshape_any(one, (-1, 1)).T for one in given]
     return concatenate(rows, 0, dtype=dtype, casting=casting)
 
@@ -227,7 +229,8 @@ def vstack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind")
 def dstack(tup: Sequence[Any]) -> Any:
     """Refused: the result is of rank 3."""
     raise NotImplementedError(
-        "dstack: the result has rank 3, at most 2; of vectors as columns write numpy.column_stack"
+        "dstack: the result would have 3 axes, at most 2 are supported; for vectors as columns "
+        "write numpy.column_stack"
     )
 
 
@@ -248,7 +251,9 @@ def block(arrays: Any) -> Any:
     if not isinstance(arrays[0], list):
         return hstack([reshape_any(one, (1,)) if one.ndim == 0 else one for one in _pieces(arrays)])
     if any(isinstance(one, list) for row in arrays for one in row):
-        raise NotImplementedError("block: lists of lists at most; rank is 2 at most")
+        raise NotImplementedError(
+            "block: lists can be nested at most twice; arrays have at most 2 axes"
+        )
     rows = [[_as_row(one) for one in _pieces(row)] for row in arrays]
     return concatenate([concatenate(row, axis=1) if row[1:] else row[0] for row in rows], axis=0)
 
@@ -261,7 +266,7 @@ def _as_row(x: Any) -> Any:
     return x if x.ndim == 2 else reshape_any(x, (1, x.size))
 
 
-# --- what all of them do --------------------------------------------------------------------------
+# --- shared by all of them ------------------------------------------------------------------------
 
 
 def as_joinable(name: str, arrays: Sequence[Any]) -> list[Any]:

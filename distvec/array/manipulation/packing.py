@@ -58,8 +58,8 @@ def _lengths(shape: Any) -> list[int]:
 def _check_size(name: str, lengths: list[int]) -> None:
     if prod(lengths) > np.iinfo(np.intp).max:
         raise ValueError(
-            f"{name} {tuple(lengths)} says of an array that it has {prod(lengths)} elements, more "
-            f"than an index of 64 bits tells apart; take smaller ones"
+            f"{name} {tuple(lengths)} has {prod(lengths)} elements, more than a 64-bit index can "
+            f"address; use smaller lengths"
         )
 
 
@@ -92,9 +92,7 @@ def _in_range(index: Any, length: int, mode: str) -> Any:
 def ix_(*args: Any) -> tuple[Any, ...]:
     """One vector as it is. ``NotImplementedError`` for several, which NumPy makes an open mesh."""
     if len(args) > 1:
-        raise NotImplementedError(
-            "ix_: rows and columns by arrays on the servers; write x[rows][:, columns]"
-        )
+        raise NotImplementedError("ix_: indices must be on the client; write x[rows][:, columns]")
     (given,) = args
     if given.ndim != 1:
         raise ValueError("Cross index must be 1 dimensional")
@@ -165,7 +163,6 @@ def _shifts(bitorder: str) -> Any:
 def _as_vector(name: str, a: Any, axis: Any) -> Any:
     if axis is not None and a.ndim != 1:
         raise NotImplementedError(
-            f"{name}: along an axis of a table is not available on the servers; "
-            f"leave axis out, for all elements row by row"
+            f"{name}: axis= is not supported for a table; leave it out, for all elements row by row"
         )
     return reshape(a, (a.size,))

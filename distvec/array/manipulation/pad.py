@@ -44,8 +44,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     """
     if callable(mode):
         raise NotImplementedError(
-            "pad: a function as mode would be called with vectors of the client; "
-            "name a mode, or put the parts together by numpy.concatenate"
+            "pad: a function as mode is not supported; give the name of a mode, or join the parts "
+            "with numpy.concatenate"
         )
     allowed = _KEYWORDS.get(mode)
     if allowed is None:
@@ -159,7 +159,7 @@ def _rows_of(row: Any, count: int) -> Any:
     return broadcast_to(row, shape)
 
 
-# --- what is in the array, in another order -------------------------------------------------------
+# --- elements of the array, in another order ------------------------------------------------------
 
 
 def _mirror(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
@@ -204,8 +204,8 @@ def _odd(x: Any, axis: int, before: int, after: int, mode: str) -> list[Any]:
     length = x.shape[axis]
     if max(before, after) > length - shared:
         raise NotImplementedError(
-            f"pad: mode {mode!r} of type 'odd' by more than the {length - shared} elements that "
-            f"there are to mirror; pad by fewer at a time"
+            f"pad: mode {mode!r} with reflect_type='odd' adds at most {length - shared} elements; "
+            f"pad in several steps"
         )
     first = part(x, axis, shared, before + shared)
     last = part(x, axis, length - shared - after, length - shared)

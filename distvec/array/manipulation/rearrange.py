@@ -222,8 +222,8 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     count = x.shape[along]
     if count > FEW:
         raise NotImplementedError(
-            f"unstack: {count} arrays of one row each, at most {FEW}; split the array into fewer "
-            f"pieces by numpy.array_split"
+            f"unstack: got {count} rows, at most {FEW} are supported; split the array into fewer "
+            f"pieces with numpy.array_split"
         )
     return tuple(get_item(x, (slice(None),) * along + (k,)) for k in range(count))
 

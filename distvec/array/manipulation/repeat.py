@@ -157,7 +157,7 @@ def tile(A: Any, reps: Any) -> Any:
     """
     times = tuple(operator.index(one) for one in np.atleast_1d(reps).tolist())
     if any(one < 0 for one in times):
-        raise ValueError("tile: numbers of times must not be negative")
+        raise ValueError("tile: repetitions must not be negative")
     shape_of((1,) * max(len(times), A.ndim))  # refuses a rank above 2
     times = (1,) * (A.ndim - len(times)) + times
     if is_split_by_columns(A):

@@ -280,15 +280,23 @@ REFUSED: dict[str, tuple[Callable[[dv.Session, Any], Any], type[Exception], str]
     "rows of others": (lambda ps, x: x[[0, -4]], IndexError, "-4 is out of bounds for axis 0 with"),
     "column": (lambda ps, x: x[0, 4], IndexError, "4 is out of bounds for axis 1 with size 4"),
     "indices": (lambda ps, x: x[0, 1, 2], IndexError, "too many indices"),
-    "an axis": (lambda ps, x: x[None], TypeError, "takes a number, a slice, a vector"),
+    "an axis": (lambda ps, x: x[None], TypeError, "supports a number, a slice, an index vector"),
     "a mask": (lambda ps, x: x[x > 0], TypeError, r"distvec\.where"),
     "push": (lambda ps, x: x.push([0], np.ones(3)), ValueError, r"allowed are \(1, 4\), \(4,\)"),
     "pull": (lambda ps, x: x.pull([3]), IndexError, "index 3 is out of bounds"),
     "axis": (lambda ps, x: x.sum(axis=2), np.exceptions.AxisError, "axis 2"),
-    "out": (lambda ps, x: np.exp(x, out=ps.ones((3, 4))), TypeError, "split by columns as well"),
+    "out": (
+        lambda ps, x: np.exp(x, out=ps.ones((3, 4))),
+        TypeError,
+        "out= must be split by columns",
+    ),
     "a running sum": (lambda ps, x: np.cumulative_sum(x), ValueError, "``axis`` argument"),
     "a vector": (lambda ps, x: ps.space(3, split="columns").zeros(3), ValueError, r"\(3, k\)"),
-    "rows": (lambda ps, x: ps.space(2).zeros((3, 4)), ValueError, "2 rows have others than"),
+    "rows": (
+        lambda ps, x: ps.space(2).zeros((3, 4)),
+        ValueError,
+        "2 rows must have that many rows",
+    ),
     "split": (lambda ps, x: ps.space(2, split="column"), ValueError, "'rows' and 'columns'"),
 }
 

@@ -173,13 +173,13 @@ def test_the_derivative_of_a_push(ps: dv.Session) -> None:
 def test_what_is_refused(ps: dv.Session) -> None:
     host = made(1, ROWS, 6)
     rows, columns = put(ps, host, "rows"), put(ps, host, "columns")
-    with pytest.raises(TypeError, match="split by rows, and one by columns"):
+    with pytest.raises(TypeError, match="split by rows and the other by columns"):
         dv.row_dot(rows, [0], columns, [0])
     with pytest.raises(TypeError, match="two tables on the servers, got ndarray"):
         dv.row_dot(columns, [0], host, [0])
-    with pytest.raises(ValueError, match="1 indices of x, and 2 of y"):
+    with pytest.raises(ValueError, match="i and j must have the same length, got 1 and 2"):
         dv.row_dot(columns, [0], columns, [0, 1])
-    with pytest.raises(ValueError, match="rows of 6 and of 3"):
+    with pytest.raises(ValueError, match="same number of columns, got 6 and 3"):
         dv.row_dot(columns, [0], columns[:, :3], [0])
     with pytest.raises(IndexError, match="index 5 is out of bounds"):
         dv.row_dot(columns, [5], columns, [0])

@@ -373,7 +373,7 @@ def test_assigned_in_place(ps: dv.Session) -> None:
         (lambda t: t @ np.ones(4), ValueError, r"\(5000, 3\) and \(4,\) not aligned"),
         (lambda t: t.T @ np.ones(4), ValueError, "not aligned"),
         (lambda t: t + t[:, :2] if hasattr(t, "never") else t + t.T @ t, ValueError, "broadcast"),
-        (lambda t: np.einsum("ii->", t), ValueError, "label 'i' has extents 5000 and 3"),
+        (lambda t: np.einsum("ii->", t), ValueError, "label 'i' has two lengths, 5000 and 3"),
         (lambda t: bool(t), ValueError, "ambiguous"),
         (lambda t: float(t), TypeError, "0-dimensional"),
     ],

@@ -150,7 +150,7 @@ def test_long_functions_are_not_sent_off_half_way(ps: dv.Session) -> None:
     assert dv.grad(function)(x).numpy() == pytest.approx([0.999 ** (2 * ps.pending_depth)] * 2)
 
 
-READ = r"read or tested, as by float\(\), .item\(\)"
+READ = r"needs a value that depends on its argument, for float\(\), .item\(\)"
 REFUSED = [
     (lambda x: float(x.sum()), NotDifferentiable, READ),
     (lambda x: x.sum().item(), NotDifferentiable, READ),

@@ -171,5 +171,5 @@ def test_histograms_of_three_are_refused(ps: dv.Session) -> None:
     with pytest.raises(NotImplementedError, match="take two at a time"):
         np.histogramdd(ps.ones((9, 3)))
     assert float(np.linalg.tensorsolve(ps.array([[2.0]]), ps.array([4.0]))[0]) == 2.0
-    with pytest.raises(NotImplementedError, match="ind=1 is all there is"):
+    with pytest.raises(NotImplementedError, match="ind must be 1"):
         np.linalg.tensorinv(ps.array([[2.0]]))

@@ -266,7 +266,7 @@ def test_tables_that_are_split_by_columns(ps: dv.Session, axis: int) -> None:
     into = np.zeros_like(ours)
     assert np.add.accumulate(ours, axis=axis, out=into) is into
     assert_close(into.numpy(), np.add.accumulate(x, axis=axis))
-    with pytest.raises(TypeError, match="split by columns as well"):
+    with pytest.raises(TypeError, match="out= must be split by columns"):
         np.cumsum(ours, axis=axis, out=ps.ones((3, 1500)))
 
 

@@ -150,7 +150,7 @@ def test_values_that_do_not_fit(ps: dv.Session) -> None:
         np.add.at(x, where, np.ones(2))
     with pytest.raises(IndexError, match="integer"):
         np.add.at(x, ps.array([1.0]), 1)
-    with pytest.raises(TypeError, match=r"negative\.at: with indices on the servers only ufuncs"):
+    with pytest.raises(TypeError, match=r"negative\.at: indices on the servers need a ufunc"):
         np.negative.at(x, where)
 
 

@@ -68,7 +68,9 @@ def test_a_loop_costs_one_read(ps: dv.Session) -> None:
     assert ps.counters.messages_per_server == [1, 1]
     first, *_, last = x
     assert (first, last) == (0, 19_998)
-    with pytest.raises(TypeError, match=r"array of 10001 elements.*x\.blocks\(\).*x\.numpy\(\)"):
+    with pytest.raises(
+        TypeError, match=r"iterate over 10001 elements.*x\.blocks\(\).*x\.numpy\(\)"
+    ):
         iter(ps.arange(10_001))
     with pytest.raises(TypeError, match="iteration over a 0-d array"):
         iter(x.sum())

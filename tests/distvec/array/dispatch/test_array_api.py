@@ -116,13 +116,13 @@ def test_asarray_copies_where_it_says_so(ps: dv.Session) -> None:
 def test_versions_and_devices_that_there_are(ps: dv.Session) -> None:
     x = ps.ones(2)
     assert x.__array_namespace__(api_version="2023.12") == ps.namespace
-    with pytest.raises(ValueError, match=r"api_version='1999.01' is none of .*2024\.12"):
+    with pytest.raises(ValueError, match=r"api_version must be one of .*2024\.12, got '1999\.01'"):
         x.__array_namespace__(api_version="1999.01")
     assert x.to_device(x.device) is x
     assert ps.namespace.zeros(2, device=x.device).device == x.device
-    with pytest.raises(ValueError, match=r"to the client by x\.numpy\(\)"):
+    with pytest.raises(ValueError, match=r"to the client with x\.numpy\(\)"):
         x.to_device("cpu")
-    with pytest.raises(ValueError, match="'gpu': arrays are on the only device"):
+    with pytest.raises(ValueError, match="device must be 'servers', the only one; got 'gpu'"):
         ps.namespace.zeros(2, device="gpu")
 
 
@@ -151,11 +151,11 @@ def test_one_element_takes_both_its_shapes(ps: dv.Session, host: np.ndarray, sha
 def test_other_shapes_are_refused(ps: dv.Session) -> None:
     xp, x = ps.namespace, ps.ones(6)
     assert xp.reshape(x, -1).shape == xp.reshape(x, (6,)).shape == (6,)
-    with pytest.raises(NotImplementedError, match="rank is 2 at most"):
+    with pytest.raises(NotImplementedError, match="at most 2 axes"):
         xp.reshape(x, (1, 2, 3))
     with pytest.raises(ValueError, match=r"cannot reshape array of size 6 into shape \(5,\)"):
         xp.reshape(x, 5)
-    with pytest.raises(ValueError, match="has not length 1"):
+    with pytest.raises(ValueError, match="does not have length 1"):
         xp.squeeze(x, 0)
 
 

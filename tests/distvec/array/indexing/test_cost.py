@@ -135,7 +135,7 @@ def test_nothing_is_assigned_into_a_slice(
     ps: dv.Session, change: Callable[[Any, Any], Any]
 ) -> None:
     x, table = ps.arange(2000.0), ps.ones((2000, 3))
-    with pytest.raises(ValueError, match="assignment destination is read-only: it is a slice"):
+    with pytest.raises(ValueError, match="assignment destination is read-only: a slice is a copy"):
         change(x, table)
     copy = x[1:3].copy()
     copy[0] = 7

@@ -264,7 +264,7 @@ def test_solve_for_all_rows(ps: dv.Session) -> None:
     matrix = POINTS[:4]
     found = np.linalg.solve(small(ps, matrix), ps.array(POINTS).T)
     np.testing.assert_allclose(found.numpy(), np.linalg.solve(matrix, POINTS.T), rtol=1e-9)
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="are not aligned"):
         np.linalg.solve(small(ps, matrix[:3, :3]), ps.array(POINTS).T)
 
 

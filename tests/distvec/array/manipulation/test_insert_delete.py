@@ -145,11 +145,11 @@ def test_refused(ps: dv.Session) -> None:
     x = ps.zeros(5000)
     with pytest.raises(NotImplementedError, match=r"v\[:, None\] \* T"):
         np.diag(x)
-    with pytest.raises(NotImplementedError, match="rank 3"):
+    with pytest.raises(NotImplementedError, match="at most 2 are supported"):
         np.meshgrid(x, x, x)
     with pytest.raises(IndexError, match="out of bounds"):
         np.delete(x, 5000)
     with pytest.raises(IndexError, match="out of bounds"):
         np.insert(x, 5001, 0)
-    with pytest.raises(NotImplementedError, match="columns are named by indices of the client"):
+    with pytest.raises(NotImplementedError, match="column indices must be on the client"):
         np.delete(ps.zeros((3, 2)), ps.array([1]), axis=1)

@@ -122,7 +122,7 @@ def test_refused(ps: dv.Session) -> None:
         np.pad(x, 1, lambda *_: None)
     with pytest.raises(ValueError, match="unsupported keyword"):
         np.pad(x, 1, "edge", constant_values=3)
-    with pytest.raises(NotImplementedError, match="mirror"):
+    with pytest.raises(NotImplementedError, match="pad in several steps"):
         np.pad(x, 9, "reflect", reflect_type="odd")
-    with pytest.raises(NotImplementedError, match="rank"):
+    with pytest.raises(NotImplementedError, match="at most 2 axes"):
         np.tile(x, (2, 2, 2))
