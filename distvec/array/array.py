@@ -105,8 +105,8 @@ class DistArray(Arithmetic):
         Returns
         -------
         DistArray
-            Table of shape ``(k, n)`` whose columns are split over the servers. Scalars and vectors
-            are returned unchanged.
+            Table of shape ``(k, n)``, split over the servers by columns. Scalars and vectors are
+            returned unchanged.
 
         Notes
         -----
@@ -198,15 +198,15 @@ class DistArray(Arithmetic):
         Parameters
         ----------
         format : {"text", "dot", "svg"}, default "text"
-            ``"text"`` lists the programs, ``"dot"`` gives a graph for Graphviz, and ``"svg"`` a
-            drawing by the command ``dot`` of Graphviz, which must be installed.
+            ``"text"`` lists the programs. ``"dot"`` gives a graph for Graphviz. ``"svg"`` gives a
+            drawing; it needs the command ``dot`` of Graphviz.
 
         Returns
         -------
         str
-            For each program its passes over memory (``sweeps``), the arrays that these read and
-            write, and the engine that runs each pass, with the reason. For an array that is
-            already computed, the programs that computed it.
+            Each program with its passes over memory (``sweeps``): the arrays that a pass reads and
+            writes, and the engine that runs it, with the reason. An array that is already
+            computed shows the programs that computed it.
 
         Notes
         -----

@@ -276,7 +276,7 @@ def vecdot(x: A, y: A, *, axis: int = -1) -> A:
     Parameters
     ----------
     x, y : DistArray
-        Two vectors, or tables whose rows (or columns) are multiplied in pairs; they are broadcast.
+        Two vectors, or tables with one pair of rows (or columns) for each result; broadcast.
     axis : int, default -1
         Axis of the vectors.
 

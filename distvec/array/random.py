@@ -886,9 +886,9 @@ def key_of(seed: Any, stream: int) -> int:
 class AliasTable:
     """Draw integers with given probabilities from a table that is built once.
 
-    A draw depends on the seed and a counter alone. So it can be repeated on the client, on a
-    server, in a Spark task that runs again, or in a row program, such as ``table.draw(keys * 8 +
-    k)``.
+    A draw depends only on the seed and a counter. So it can be repeated on the client, on a
+    server, or in a Spark task that runs again. A row program can draw, too:
+    ``table.draw(keys * 8 + k)``.
 
     Parameters
     ----------

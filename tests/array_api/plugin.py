@@ -22,7 +22,8 @@ import distvec as dv
 
 MOST_RANK = 2
 LIMITS = re.compile(
-    r"rank is 2 at most|has rank \d+, at most 2|more than 2 axes|column at least|one column"
+    r"at most 2 axes|axes, at most 2|at most 2 are supported|more than 2 axes|column at least|"
+    r"one column"
 )
 """What the errors say that refuse an array of rank 3, or a table without columns."""
 

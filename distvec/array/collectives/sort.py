@@ -167,7 +167,7 @@ def argpartition(
     a : DistArray
         Array to partition.
     kth : int or sequence of int
-        Places whose elements must be in their sorted position.
+        Places that must hold the element of their sorted position.
     axis : int, default -1
         Axis to partition along. None uses the flattened array.
     kind : str, default "introselect"
@@ -213,7 +213,7 @@ def partition_in_place(
     x : DistArray
         Array that is rebound to its partitioned elements.
     kth : int or sequence of int
-        Places whose elements must be in their sorted position.
+        Places that must hold the element of their sorted position.
     axis : int, default -1
         Axis to partition along.
     kind : str, default "introselect"

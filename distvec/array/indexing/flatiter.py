@@ -93,7 +93,7 @@ def flat_of(x: Any) -> Flat:
     Parameters
     ----------
     x : DistArray
-        Array whose elements are wanted.
+        Vector or table.
 
     Returns
     -------

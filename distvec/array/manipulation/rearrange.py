@@ -260,8 +260,8 @@ def reshape_method(
     x : DistArray
         Input array.
     *shape : int or tuple of int
-        Lengths of at most two axes, as separate arguments or as one tuple; one can be -1 and is
-        computed from the others.
+        Lengths of at most two axes, as separate arguments or as one tuple. A length of -1 is
+        computed from the other.
     order : {"C", "F", "A"}, default "C"
         "C" reads and fills the elements row by row, "F" column by column. "A" means "F" for a
         table that is split by columns, otherwise "C".
