@@ -120,7 +120,8 @@ def _expressions(ps) -> None:
     z = 2 * x + y
     assert float(z @ x) == pytest.approx(float((2 * X + Y) @ X))
     assert z.numpy().tobytes() == (2 * X + Y).tobytes()
-    with pytest.raises(ValueError, match=r"not aligned are float64 .* id 1 and float64 .* id 2"):
+    apart = r"partitioned differently \(float64 .* id 1, float64 .* id 2\)"
+    with pytest.raises(ValueError, match=apart):
         x + array(Buckets(LENGTH, 2), Y)
 
 
