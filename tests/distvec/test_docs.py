@@ -46,11 +46,6 @@ def test_the_page_on_keyed_spaces_runs(capsys: pytest.CaptureFixture[str]) -> No
     ]
 
 
-def test_the_page_on_threads_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("explanation/threads.md")
-    assert capsys.readouterr().out.splitlines() == ["4.0 4.0", "5.0", "100.0", "refused: True"]
-
-
 def test_the_page_on_indexing_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("how-to/indexing.md")
     assert capsys.readouterr().out.splitlines() == ["16078 1.522", "2.0 (99999,)"]
