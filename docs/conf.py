@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from numpydoc.xref import DEFAULT_LINKS
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 import distvec
@@ -98,3 +99,4 @@ def _skip(app: object, what: str, name: str, thing: object, skip: bool, options:
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-skip-member", _skip)
+    app.add_lexer("mermaid", TextLexer)  # repository browsers draw it

@@ -229,7 +229,7 @@ def _box(x: int, title: str, text: str, colour: str) -> str:
     frame = f'fill="{colour}" fill-opacity="0.12" stroke="{colour}" stroke-width="1.5"'
     parts = [
         f'<rect x="{x}" y="60" width="220" height="170" rx="8" {frame}/>',
-        f'<text x="{x + 110}" y="88" class="title" fill="{colour}">{title}</text>',
+        f'<text x="{x + 110}" y="88" class="title" style="fill: {colour}">{title}</text>',
     ]
     parts += [_text(x + 110, 118 + 22 * k, line) for k, line in enumerate(text.split("|"))]
     return "\n".join(parts)

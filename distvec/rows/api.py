@@ -31,13 +31,25 @@ class Plugin:
 
 
 def plugin(name: str) -> Plugin:
-    """The function ``"package.module.function"`` of a module that servers were started with.
+    """Return a function of a plug-in module, for ``KeyedSpace.apply``.
 
-        clip = dv.rows.plugin("package.module.clip")
-        norms = space.apply(clip, keys, t, 1.0)
+    The servers must have loaded the module: ``distvec serve --plugin package.module``. Otherwise
+    ``apply`` raises ``PSError`` with the necessary option.
 
-    Its arguments are those of the function there. Where it is not loaded ``apply`` raises
-    ``PSError`` that says what the operator has to type. ``ValueError`` for what is no such name.
+    Parameters
+    ----------
+    name : str
+        ``"package.module.function"``.
+
+    Returns
+    -------
+    Plugin
+        The function; its arguments are the arguments of the plug-in.
+
+    Raises
+    ------
+    ValueError
+        If ``name`` does not have this form.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"the name of a plug-in must be 'package.module.function', got {name!r}")
@@ -89,7 +101,7 @@ class RowFunction:
             return self._traced[key]
 
     def explain(self, *kinds: Kind, **named: Kind) -> str:
-        """What servers would run: what they gather, the steps, what they scatter and return."""
+        """Return the program of the servers as text: rows read, operations, rows written."""
         return str(self.trace(*kinds, **named))
 
     def bound(self, positional: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,21 +130,41 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 class Rows:
-    """As a decorator it makes a function one of rows, which servers run on those of chosen keys.
+    """Compile a Python function of NumPy operations into a program that servers run on rows.
 
-        @dv.rows
-        def adagrad(w, squares, gradient, step_size):
-            squares = squares + gradient * gradient
-            return {"w": w - step_size * gradient / np.sqrt(squares), "squares": squares}
+    Use ``dv.rows`` as a decorator. The function receives the rows of ``n`` keys as arrays of shape
+    ``(n,)`` or ``(n, k)``. It runs on the client, once for each signature, on placeholders for the
+    rows; the servers receive the recorded operations, not Python code.
 
-    The function is written with NumPy's operations, of the rows of ``n`` keys: ``(n,)`` or
-    ``(n, k)``. It runs here, once for each signature, on what only stands for them. It returns new
-    rows by the name of the argument that they are of (or ``dv.rows.add(...)``, ``min``, ``max`` of
-    what is joined to the rows there), or values per key, or ``(updates, values)``. An argument
-    called ``keys`` gets these.
+    Parameters
+    ----------
+    function : callable
+        A function with a fixed number of arguments. An argument called ``keys`` receives the keys.
+        It returns a dict of new rows by argument name, or values per key, or the tuple
+        ``(updates, values)``. ``dv.rows.add(x)``, ``dv.rows.min(x)`` and ``dv.rows.max(x)`` combine
+        rows with the stored ones.
 
-    Beside it are the row optimizers, as in ``table.optimizer(dv.rows.adagrad(0.05))``, and
-    ``plugin``, functions that the servers' operator has loaded.
+    Returns
+    -------
+    RowFunction
+        A function for ``KeyedSpace.apply``.
+
+    Raises
+    ------
+    TypeError
+        If the number of arguments is not fixed.
+
+    Examples
+    --------
+    >>> @dv.rows
+    ... def scale(w, factor):
+    ...     return {"w": w * factor}
+    >>> space = ps.keys()
+    >>> w = space.zeros("float64")
+    >>> w.push([3, 7], [1.0, 2.0])
+    >>> space.apply(scale, [3, 7], w, 10.0)
+    >>> w.pull([3, 7])
+    array([10., 20.])
     """
 
     RowsOf, PerKey, Number = RowsOf, PerKey, Number
@@ -158,7 +190,7 @@ class Rows:
         return sorted({*own, *optimizers.NAMES})
 
     def __call__(self, function: Callable[..., Any]) -> RowFunction:
-        """``function`` as one of rows. ``TypeError`` if its number of arguments is not fixed."""
+        """Return ``function`` as a function of rows."""
         return RowFunction(function)
 
     def __repr__(self) -> str:

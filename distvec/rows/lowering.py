@@ -84,17 +84,17 @@ def replace_rows(rows: Any) -> Update:
 
 
 def add_rows(rows: Any) -> Update:
-    """Add ``rows`` to what is there, which the function need not have read."""
+    """Add ``rows`` to the stored rows, which the function need not read."""
     return Update("add", rows)
 
 
 def min_rows(rows: Any) -> Update:
-    """Keep the lesser one of ``rows`` and of what is there, element by element."""
+    """Store the elementwise minimum of ``rows`` and the stored rows."""
     return Update("min", rows)
 
 
 def max_rows(rows: Any) -> Update:
-    """Keep the greater one of ``rows`` and of what is there, element by element."""
+    """Store the elementwise maximum of ``rows`` and the stored rows."""
     return Update("max", rows)
 
 
