@@ -39,10 +39,14 @@ def extensions(plugins: object = (), engine: str = "auto") -> Extensions:
     """Checked. ``TypeError`` or ``ValueError`` for what are no names of modules, or no engine."""
     check_choice(engine, ENGINES, "engine")
     if isinstance(plugins, str) or not isinstance(plugins, Sequence):
-        raise TypeError(f"plugins must be a list of modules, got {plugins!r}; write [{plugins!r}]")
+        raise TypeError(
+            f"plugins must be a list of names of modules, got {plugins!r}; write [{plugins!r}]"
+        )
     for name in plugins:
         if not isinstance(name, str) or not all(map(str.isidentifier, name.split("."))):
-            raise ValueError(f"a plug-in is a module's name, as 'package.module', got {name!r}")
+            raise ValueError(
+                f"a plug-in must be the name of a module, such as 'package.module', got {name!r}"
+            )
     return Extensions(tuple(plugins), engine)
 
 
@@ -86,7 +90,7 @@ def server_addresses(addresses: object) -> list[str]:
             hint = f"; write {plain!r}" if re.fullmatch(r"[^/]+:\d+", plain) else ""
             raise ValueError(f"an address must be 'host:port', got {name!r}{hint}")
         if not 0 < int(port) < 65536:
-            raise ValueError(f"a port is 1 to 65535, got {name!r}")
+            raise ValueError(f"a port must be between 1 and 65535, got {name!r}")
     return list(names)
 
 
@@ -105,7 +109,7 @@ def check_token(token: object) -> None:
     if token is None or isinstance(token, str):
         return
     hint = "token.decode()" if isinstance(token, bytes) else "open(file).read().strip()"
-    raise TypeError(f"token must be a text, got {type(token).__name__}; write token={hint}")
+    raise TypeError(f"token must be a string, got {type(token).__name__}; write token={hint}")
 
 
 def check_seconds(name: str, seconds: object) -> None:

@@ -298,7 +298,9 @@ class Rounds(Connection):
         """
         ordered = sorted(Winner(*winner) for winner in winners)
         if len({winner.partition for winner in ordered}) != len(ordered):
-            raise ValueError(f"round {round!r}: a partition may win once, got {winners}")
+            raise ValueError(
+                f"round {round!r}: each partition must have one winning attempt, got {winners}"
+            )
         self.commit_totals(round, [Total(target, type, ordered)])
 
     def commit_totals(

@@ -85,7 +85,7 @@ class Client(Arrays, Files, Rounds):
         keep = session is None if eager is None else eager
         twice = [address for address in addresses if addresses.count(address) > 1]
         if twice:
-            raise ValueError(f"each address must be another server's; {twice[0]} is given twice")
+            raise ValueError(f"addresses must be of different servers; {twice[0]} is given twice")
         trusted = tls_of(tls, tls_cert, tls_key)
         make = partial(GrpcTransport, token=token, tls=trusted, eager=keep)
         transports: list[Transport] = [

@@ -84,7 +84,10 @@ def take_over(
             if attempt == _ATTEMPTS:
                 raise
         time.sleep(random.uniform(0.0, _PAUSE_SECONDS))
-    raise SessionFenced("other drivers were faster")
+    raise SessionFenced(
+        "other drivers have taken over this session at the same time; stop them, then call "
+        "distvec.attach(name, ...) again"
+    )
 
 
 _NUMBER_BITS = 63 - COUNTER_BITS
@@ -152,7 +155,9 @@ class Connection:
         # the first server counts the clients of a session, so no two make the same buffer ids
         number = opened[0].opened.number
         if number >> _NUMBER_BITS:
-            raise PSError("the first server of the session was replaced too often; open a new one")
+            raise PSError(
+                "the first server of the session was replaced too often; open a new session"
+            )
         self._numbers = itertools.count((number << COUNTER_BITS) + 1)  # 0 names none
         links = self._links(retry or RetryPolicy(), diagnose, self._open_again)
         self._fan_out = FanOut(links, self.counters)
@@ -310,7 +315,7 @@ class Connection:
         if self._closed:
             raise PSError(self.closed_message)
         if os.getpid() != self._pid:
-            raise PSError("the client was made before a fork; connect again in this process")
+            raise PSError("this connection was opened before a fork; connect again in this process")
 
 
 def _renew(transports: Sequence[Transport], requests: Requests) -> None:

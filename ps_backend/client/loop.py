@@ -169,7 +169,9 @@ class LoopRank:
         """
         pulled = self.ask(target, indices, self.now)
         if pulled is None:
-            raise RuntimeError("a pull that nobody ends came to nothing")
+            raise RuntimeError(
+                f"the pull of clock {self.now} was cancelled although the loop continues"
+            )
         return self.receive(target, pulled)
 
     def ask(

@@ -55,7 +55,7 @@ class Authority:
         asked = x509.load_pem_x509_csr(request.encode())
         key = asked.public_key()
         if not asked.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
-            raise ValueError("what came is no request for a certificate, signed with its own key")
+            raise ValueError("the certificate request is invalid, or not signed with its own key")
         serves = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
         made = (
             self._builder(key, _x509_name(SERVER_NAME))

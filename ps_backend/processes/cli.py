@@ -317,7 +317,7 @@ def read_token(file: Path) -> str:
     """The token in ``file``; ``ValueError`` if it is empty."""
     token = file.read_text().strip()
     if not token:
-        raise ValueError(f"the token file {file} is empty; write a long random text into it")
+        raise ValueError(f"the token file {file} is empty; write a long random string to it")
     return token
 
 

@@ -129,7 +129,7 @@ class LocalServers:
         """Where ``server`` is, also if it died just now; ``ServerLost`` if it never comes back."""
         seat = self._seats[server]
         if seat.failure or self._watch.over:
-            raise ServerLost(seat.failure or "the servers were stopped; start others")
+            raise ServerLost(seat.failure or "the servers were stopped; start new ones")
         return seat.location
 
     def diagnose(self, address: str) -> str | None:

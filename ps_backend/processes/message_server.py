@@ -82,7 +82,7 @@ class MessageServer(FramedServer):
     def _converse(self, framed: FramedConnection) -> None:
         def silent(_: bool) -> None:
             if framed.waits > self._silence:
-                raise TimeoutError(f"nothing came for {framed.waits:.0f} s")
+                raise TimeoutError(f"no data arrived for {framed.waits} s")
 
         messages = SignedMessages(framed, self._key, framed.nonces, asks=False)
         with self._conversation() as answer:
@@ -103,7 +103,7 @@ class MessageServer(FramedServer):
 
 
 def _refuse(_: pb.Request, __: Payload) -> Response:
-    raise ConnectionAbortedError("requests are for servers")
+    raise ConnectionAbortedError("this listener accepts messages, not requests to servers")
 
 
 def _wait(_: bool) -> None:

@@ -114,7 +114,7 @@ class ServerProcess:
         ``unless`` became readable before.
         """
         if not self.comes_up(deadline, unless=unless):
-            raise self._failed("did not come up in time")
+            raise self._failed("did not start in time")
         return self.address
 
     def comes_up(self, deadline: float, *, unless: int | None = None) -> bool:

@@ -285,7 +285,7 @@ class GatherInput(Source):
 
     def take(self, low: int, high: int) -> Array:
         """Never asked for."""
-        raise TypeError("what an index picks is never in place")
+        raise TypeError("an input with an index is never in place")
 
     def begin(self, low: int, high: int, scratch: Scratch, neighbours: Neighbours) -> Finish:
         """As of any source."""

@@ -65,7 +65,10 @@ class Peers:
             found = self._transports.get(address)
             if found is None:
                 if self._connect is None or self._closed:
-                    raise PSError(f"this server knows no way to another one, at {address}")
+                    raise PSError(
+                        f"this server cannot connect to the server at {address}: it was stopped, "
+                        "or runs alone"
+                    )
                 if len(self._transports) >= _MOST_CONNECTIONS:
                     self._transports.pop(next(iter(self._transports))).close()
                 found = self._transports[address] = self._connect(address)
@@ -113,7 +116,8 @@ class Neighbours:
         sender, addresses, lives = self._sender, self._sender.run.peers, self._sender.run.lives
         if server >= len(addresses):
             raise PSError(
-                f"the program says where {len(addresses)} servers are, not server {server}"
+                f"the program has the addresses of {len(addresses)} servers, but not of server "
+                f"{server}"
             )
         request = pb.Request(
             session=sender.session, client=sender.client, key=sender.key, **{kind: body}
@@ -183,7 +187,7 @@ def _verify(reply: pb.Reply, address: str) -> None:
         if isinstance(
             failure, SessionUnknown | EpochFenced | GoneBefore
         ):  # of the other, not of us
-            raise PeerLost(f"server {address} has lost what it held: {failure}")
+            raise PeerLost(f"server {address} has lost its data: {failure}")
         raise failure
 
 

@@ -51,7 +51,8 @@ class ReplyLog:
                 self._changed.wait()
             if sequence <= self._forgotten:
                 raise StaleRequest(
-                    f"request {sequence} came again after its reply was dropped from the record"
+                    f"request {sequence} was repeated after its reply had expired; read the "
+                    "array before you repeat the operation"
                 )
             self._replies[sequence] = None
         return self._run(sequence, run)

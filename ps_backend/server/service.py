@@ -57,7 +57,8 @@ class Incarnation:
             raise self.ended()
         if self.number and meant and meant != self.number:
             raise EpochFenced(
-                f"this is life {self.number} of the server, and the request is for life {meant}"
+                f"the request is for incarnation {meant} of the server, but this is incarnation "
+                f"{self.number}"
             )
 
     def ended(self) -> EpochFenced:
@@ -163,11 +164,14 @@ class Service:
                 return pb.Reply(status=self.sessions.status(request))
             case "custom":
                 raise PSError(
-                    f"no command {request.custom.name[:40]!r} was registered with this server: "
-                    "load its module, distvec serve --plugin package.module, or give it to "
+                    f"this server has no command {request.custom.name[:40]!r}: load its module "
+                    "with distvec serve --plugin package.module, or pass it to "
                     "Service(commands=...)"
                 )
-        raise PSError("the request asks for nothing that this server knows")
+        raise PSError(
+            "this server does not support the request; install the same distvec on the client "
+            "and the servers"
+        )
 
     def _of_session(self, command: Command, request: pb.Request, payload: Payload) -> Response:
         session = self.sessions.get(request.session)

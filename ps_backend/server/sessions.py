@@ -106,8 +106,8 @@ class Plugins:
             raise InvalidProgram(unknown_plugin(name, self.plugins))
         if str(found.signature) != signature:
             raise InvalidProgram(
-                f"the plug-in {name} is ({found.signature}) here, and is called as ({signature}): "
-                f"the server has another version of it by now; connect again"
+                f"the plug-in {name} has the signature ({found.signature}) on this server, but "
+                f"was called as ({signature}): its version has changed; connect again"
             )
         return found
 
@@ -249,7 +249,7 @@ class ServerSession:
             else:
                 number = next(self._numbers, None)
                 if number is None:
-                    raise PSError("too many clients have joined the session; open a new one")
+                    raise PSError("too many clients have joined the session; open a new session")
                 kept = self._memory.reserve(_CLIENT_BYTES, "another client of the session")
                 self._members[client] = _Member(number, ReplyLog(self._memory), kept, key)
             return self._members[client].number
@@ -294,8 +294,8 @@ class ServerSession:
     def _unknown(self) -> PSError:
         if self.is_taken or self.epoch > 1:
             return SessionFenced(
-                "another driver has taken over the session, and this one can do nothing more in "
-                "it; to take it back: distvec.attach(name, addresses, token=)"
+                "another driver has taken over the session; stop this process, or take the "
+                "session back: distvec.attach(name, ...)"
             )
         return SessionUnknown("this server does not know the client of the session: reconnect")
 
@@ -418,14 +418,14 @@ class Sessions:
         session = self._sessions.get(name)
         if session is None and name in self._expired:
             raise SessionExpired(
-                f"the lease of the session, {self._expired[name]:g} s, ran out: its clients were "
-                "silent for so long, and what it held is gone; connect again, with a longer lease= "
-                "if need be"
+                f"the lease of the session, {self._expired[name]} s, ran out: no client sent a "
+                "request for so long, so its arrays were freed; connect again, with a longer "
+                "lease= if needed"
             )
         if session is None:
             raise SessionUnknown(
                 "this server does not know the session: it was closed, or the server was "
-                "restarted and what it held is gone; connect again"
+                "restarted and its arrays are lost; connect again"
             )
         return session
 
@@ -482,8 +482,8 @@ class Sessions:
             session = self._sessions.get(request.session)
             if body.fresh and session is not None and not session.has_joined(request.client):
                 raise PSError(
-                    "a session of this name exists already; distvec.attach(name, addresses, "
-                    "token=) takes it over"
+                    "a session of this name exists already; take it over with "
+                    "distvec.attach(name, addresses, token=...)"
                 )
             if body.create and session is None:
                 self._expired.pop(request.session, None)
@@ -501,7 +501,8 @@ class Sessions:
         _check_place(session, body)
         if body.epoch and body.epoch != session.epoch:
             raise SessionFenced(
-                f"the session has driver number {session.epoch} by now, not {body.epoch}"
+                f"driver {session.epoch} has taken over this session from driver {body.epoch}; "
+                "stop this process, or take the session back: distvec.attach(name, ...)"
             )
         with session.lease:
             number = session.join(request.client, request.key)
@@ -533,7 +534,10 @@ class Sessions:
             if not body.epoch or session.has_joined(request.client):  # the latter: it comes again
                 return
             if body.epoch <= session.epoch:
-                raise SessionFenced(f"driver number {session.epoch} has the session by now")
+                raise SessionFenced(
+                    f"driver {session.epoch} has taken over this session; attach again to take "
+                    "it back"
+                )
             heir = session.hand_over(body.epoch)
             if body.lease:
                 heir.lease.seconds = check_lease(body.lease)

@@ -216,7 +216,9 @@ class TlsStream:
             except ssl.SSLWantReadError:
                 self._flush(silent)
                 if not self._more(silent, True):
-                    raise ConnectionResetError("it ended before hands were shaken") from None
+                    raise ConnectionResetError(
+                        "the connection ended before the handshake"
+                    ) from None
             except ssl.SSLError:
                 self._flush(silent)  # the other side is told why
                 raise
@@ -346,7 +348,9 @@ class FramedConnection:
         length, size = _HEAD.unpack_from(self._buffer, self._low)
         self._low += _HEAD.size
         if length > self._most:
-            raise ConnectionAbortedError(f"a message of {length} bytes: {self._most} at most")
+            raise ConnectionAbortedError(
+                f"a message of {length} bytes exceeds the limit of {self._most}"
+            )
         if self._high - self._low >= length:  # as a rule
             message = bytes(self._buffer[self._low : self._low + length])
             self._low += length

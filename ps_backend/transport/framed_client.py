@@ -257,7 +257,7 @@ class FramedClient:
                 made.settimeout(PING_SECONDS)
                 made.connect(unix_address(self._unix))
                 if not is_same_user(made):
-                    raise PermissionError("the server is of another user")
+                    raise PermissionError("the server runs as another user")
                 return self._let_in(made, invitation.admission, "Unix socket")
         except TimeoutError:  # it may be stopped: that gRPC will see
             self._mistrusted = True
@@ -306,7 +306,7 @@ class FramedClient:
         proof, number = bytearray(len(theirs)), bytearray(NUMBER.size)
         connection.take(memoryview(proof), _too_slow)
         if not hmac.compare_digest(proof, theirs):
-            raise ConnectionRefusedError("it is not the server that listens there")
+            raise ConnectionRefusedError("another process listens at the address of the server")
         connection.take(memoryview(number), _too_slow)
         (connection.number,) = NUMBER.unpack(number)
         connection.way = way

@@ -85,9 +85,9 @@ def check_token(token: str | None) -> None:
     if token is None:
         return
     if len(token) > _MOST_TOKEN:
-        raise ValueError(f"a token has {_MOST_TOKEN} characters at most; this one {len(token)}")
+        raise ValueError(f"a token must have at most {_MOST_TOKEN} characters, got {len(token)}")
     if not (token.isascii() and token.isprintable() and token == token.strip()):
-        raise ValueError("a token is printable ASCII without blanks at its ends; this one is not")
+        raise ValueError("a token must be printable ASCII without blanks at its ends")
 
 
 class GrpcTransport:
@@ -325,11 +325,11 @@ class GrpcTransport:
             told: bytes = call.result(soon)
         except grpc.FutureTimeoutError:
             if not self._runs(seconds - soon):
-                raise Unavailable("the server gave no sign of life") from None
+                raise Unavailable("the server does not respond") from None
             told = call.result() if call.done() and call.code() == grpc.StatusCode.OK else b""
         except (grpc.RpcError, grpc.FutureCancelledError):
             if not self._runs(seconds):
-                raise Unavailable("the server gave no sign of life") from None
+                raise Unavailable("the server does not respond") from None
             return 0.0
         finally:
             call.cancel()

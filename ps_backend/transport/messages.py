@@ -71,8 +71,8 @@ class SignedMessages:
             raise ConnectionAbortedError(f"a message of {len(message)} bytes, {size} behind it")
         if not hmac.compare_digest(signature, self._sign(self._theirs, self._received, message)):
             raise ConnectionAbortedError(
-                "a message with a wrong signature came, so it was changed, repeated, or put in on "
-                "the way: somebody interferes with the network. The connection was ended"
+                "a message has an invalid signature: it was changed, repeated or inserted on "
+                "the way, so the network is not safe; the connection was closed"
             )
         self._received += 1
         return message
@@ -140,7 +140,9 @@ class MessageClient:
         proof = bytearray(len(theirs) + NUMBER.size)
         framed.take(memoryview(proof), self._silent)
         if not hmac.compare_digest(proof[: len(theirs)], theirs):
-            raise AuthenticationError("who listens there has another key, as other applications do")
+            raise AuthenticationError(
+                "the process at this address has another key; it may belong to another application"
+            )
         return SignedMessages(framed, key, nonces, asks=True)
 
     def _silent(self, _: bool) -> None:

@@ -97,7 +97,7 @@ def load_pair(context: ssl.SSLContext, chain: bytes, key: bytes) -> None:
     OpenSSL reads files only: this one lies in memory, has no name, and ends here.
     """
     if not hasattr(os, "memfd_create"):
-        raise OSError("this system has no files that are in memory alone")
+        raise OSError("this system does not support files in memory")
     file = os.memfd_create("distvec-tls", os.MFD_CLOEXEC)
     try:
         os.write(file, key + b"\n" + chain)

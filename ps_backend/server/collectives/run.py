@@ -91,7 +91,9 @@ def prepare(
     """
     store = session.store
     if call.whole and (call.phase or call.servers(session.servers) != [session.index]):
-        raise InvalidProgram(f"all phases of a {call.kind} at once are for a single server")
+        raise InvalidProgram(
+            f"only a single server can run all phases of a {call.kind} in one request"
+        )
     inputs = []
     for number, type in zip(call.inputs, call.types.inputs, strict=True):
         part = _part(session, type)

@@ -40,14 +40,18 @@ _KINDS = ("round", "mailbox", "loop")
 def _verify(barrier: pb.Barrier) -> None:
     """Raise ``ValueError`` unless it is of a kind that there is, and its name within bounds."""
     if barrier.kind not in _KINDS:
-        raise ValueError(f"no barrier is a {barrier.kind[:40]!r}; there are {', '.join(_KINDS)}")
+        raise ValueError(
+            f"unknown kind of barrier {barrier.kind[:40]!r}; known are {', '.join(_KINDS)}"
+        )
     check_name(barrier.kind, barrier.name)
 
 
 def _is(barrier: pb.Barrier, *kinds: str) -> None:
     """Raise ``ValueError`` unless it is of one of the ``kinds``, of which the request can be."""
     if barrier.kind not in kinds:
-        raise ValueError(f"a {barrier.kind} has no such request; of it are {', '.join(kinds)}")
+        raise ValueError(
+            f"a {barrier.kind} does not support this request; it supports {', '.join(kinds)}"
+        )
 
 
 # --- who takes part -------------------------------------------------------------------------------

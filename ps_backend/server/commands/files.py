@@ -75,7 +75,7 @@ def save(session: ServerSession, request: pb.Request, _: Payload) -> Response:
     body = request.save
     check_name("file", body.file)
     if body.offsets and not body.head:
-        raise ValueError("rows go into a file that begins with something: head= says with what")
+        raise ValueError("rows need a file that has a head; pass head=")
     for offset in body.offsets:
         check("offset", offset, len(body.head), _MOST_OFFSET)
     found = _kept_buffers(session, request.client, body.pin) if body.pin else {}
@@ -157,7 +157,7 @@ def _write_new(
 def _kept_buffers(session: ServerSession, client: str, name: str) -> Mapping[int, Buffer]:
     kept = session.store.pins.get(session.pin_name(client, name))
     if kept is None:
-        raise GoneBefore(f"nothing is kept under {name!r} here: the server was restarted meanwhile")
+        raise GoneBefore(f"this server keeps no arrays under {name!r}: it was restarted meanwhile")
     return kept
 
 

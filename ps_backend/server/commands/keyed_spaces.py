@@ -100,7 +100,10 @@ def read_keys(session: ServerSession, request: pb.Request, _: Payload) -> Respon
             return Response(pb.Reply(keyed=state))
         space.check_version(body.version)
         if body.first + body.count > len(space.index):
-            raise IndexError(f"{body.count} keys from {body.first} on, of {len(space.index)}")
+            raise IndexError(
+                f"{body.count} keys from {body.first} on are out of range for {len(space.index)} "
+                "keys"
+            )
         (block,) = session.store.memory.allocate([8 * body.count], "reading keys")
         keys = block.array(np.dtype(np.int64), (body.count,))
         keys[:] = space.index.keys_between(body.first, body.first + body.count)
@@ -171,12 +174,12 @@ def _adopt(
     """Keys come first, and what belongs to them as it was frozen once."""
     part, *others = parts
     if body.rows[0] or part.type.value != ValueType("int64"):
-        raise InvalidProgram(f"keys come first and are int64, and not {part.type.value}")
+        raise InvalidProgram(f"the first part must be int64 keys, got {part.type.value}")
     count = part.high - part.low
     rows = space.rows_of(body.rows[1:])
     for other, target in zip(others, rows, strict=True):
         if (other.type.value, other.high - other.low) != (target.type, count):
-            raise InvalidProgram(f"{other.type} are no {count} rows of {target.type}")
+            raise InvalidProgram(f"expected {count} rows of {target.type}, got {other.type}")
     if not count:
         return
     keys, *given = _buffers(session, body, parts)
@@ -194,7 +197,7 @@ def _buffers(session: ServerSession, body: pb.CopyRows, parts: Sequence[Part]) -
 def adopt(session: ServerSession, space: KeyedSpace, keys: Array) -> None:
     """Insert keys in the order of a layout; ``InvalidProgram`` for those of other servers."""
     if np.any(space.partition.server_of(keys, session.servers) != session.index):
-        raise InvalidProgram("keys came to a server that is not theirs")
+        raise InvalidProgram("some of the keys belong to another server")
     space.adopt(keys)
 
 
@@ -202,8 +205,8 @@ def verify_part(space: KeyedSpace, part: Part, type: ValueType) -> None:
     """``InvalidProgram`` unless ``part`` has a row of ``type`` for each key."""
     if part.type.value != type or part.high - part.low != len(space.index):
         raise InvalidProgram(
-            f"{part.high - part.low} rows of {part.type.value} are here, and the space has "
-            f"{len(space.index)} of {type}"
+            f"this server has {part.high - part.low} rows of {part.type.value}, but the space "
+            f"has {len(space.index)} of {type}"
         )
 
 
@@ -239,7 +242,7 @@ def restore_keys(session: ServerSession, request: pb.Request, _: Payload) -> Res
         if made.admission is not None and body.HasField("waiting"):
             loaded = _load_rows(session, body.waiting)
             if loaded.part.type.value != made.admission.type:
-                raise InvalidProgram(f"{loaded.part.type} are no counters of keys")
+                raise InvalidProgram(f"expected counters of keys, got {loaded.part.type}")
             made.admission.copy_from(loaded.array)
         state = decode_state(body.state)
         made.counts = Counts(state.evicted, state.refused, state.waiting)

@@ -62,7 +62,7 @@ def fetch(session: ServerSession, request: pb.Request, _: Payload) -> Response:
         if one.count and not (0 <= min(start, last) <= max(start, last) + one.width <= flat.size):
             raise InvalidProgram(
                 f"a fetch of {one.count} pieces of {one.width} elements from {one.start} by "
-                f"{one.step} leaves the part of buffer {one.array.buffer} that is here"
+                f"{one.step} is outside the part of buffer {one.array.buffer} on this server"
             )
         found = pieces_of(flat, start, one.step, one.count, one.width)
         if found.flags.c_contiguous:
@@ -129,7 +129,7 @@ def run(session: ServerSession, request: pb.Request, payload: Payload) -> Respon
     donors = verify_calls(calls)
     if any(collectives):
         if donors:
-            raise InvalidProgram("a program with collectives gives no memory away")
+            raise InvalidProgram("a program with collectives cannot donate memory")
         _verify_workspaces(calls, [*chain(*collectives)])
     with session.store.writing(donors) if donors else nullcontext(frozenset[int]()) as own:
         return _run(session, request, payload, calls, collectives, donors, own)
@@ -195,7 +195,7 @@ def _run(
         if donors:
             return
         if log.cancelled >= request.sequence:
-            raise ProgramCancelled("the program was cancelled; it has changed nothing")
+            raise ProgramCancelled("the program was cancelled before it changed any data")
         if not payload.wanted():
             raise Abandoned("the client left before the program had ended")
 
@@ -313,8 +313,8 @@ def _refuse_large_partials(session: ServerSession, calls: Sequence[SweepCall]) -
                 total += 8 * -(-length // here.block_size) * len(call.sweep.reductions)
     if total > MOST_PARTIAL_BYTES:
         raise InvalidProgram(
-            f"the program asks for {total} bytes of partial results, and a reply has room for "
-            f"{MOST_PARTIAL_BYTES}: evaluate fewer reductions at once"
+            f"the program returns {total} bytes of partial results, but a reply holds "
+            f"{MOST_PARTIAL_BYTES}: evaluate fewer reductions in one call"
         )
 
 

@@ -139,7 +139,7 @@ def look_up(session: ServerSession, request: pb.Request, payload: Payload) -> Re
     body = request.look_up
     space, run = prepared(session, body)
     if run.program.changes:
-        raise InvalidProgram("a look-up changes nothing, so its program scatters nothing")
+        raise InvalidProgram("the program of a look-up must not scatter rows")
     keys, given, blocks = received(session, space, body, run, payload)
     count, kind = len(keys.keys), body.returns_as
     types = [part for type in run.program.returned for part in travelling(type, kind)]
@@ -177,8 +177,8 @@ def change_rows(session: ServerSession, request: pb.Request, payload: Payload) -
     size = sum(count * type.row_bytes for type in run.program.returned)
     if size > MOST_PARTIAL_BYTES:
         raise InvalidProgram(
-            f"the row program returns {size} bytes, and an answer that is kept for repeats has "
-            f"room for {MOST_PARTIAL_BYTES}: give it fewer keys at once"
+            f"the row program returns {size} bytes, but a reply holds {MOST_PARTIAL_BYTES}: pass "
+            "fewer keys in one call"
         )
     keys, given, blocks = received(session, space, body, run, payload)
     out = [np.empty((count, *type.row), type.dtype) for type in run.program.returned]
@@ -193,8 +193,8 @@ def stage_rows(session: ServerSession, body: pb.RowCall, payload: Payload) -> St
     space, run = prepared(session, body)
     if run.program.returned or not isinstance(run, RowRun):
         raise InvalidProgram(
-            "a round runs row programs that return nothing, and no plug-ins: they may fail when it "
-            "ends, and a part of it would have been done"
+            "a round cannot run plug-ins, or row programs that return values: these could fail "
+            "after a part of the round was committed"
         )
     keys, given, (block, *wider) = received(session, space, body, run, payload)
     return StagedRows(space, run, keys, given, block, wider)

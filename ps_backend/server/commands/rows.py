@@ -90,8 +90,8 @@ def _localize(indices: np.ndarray, part: Part) -> None:
     """Make global ``indices`` count from the part's first row; ``IndexError`` if one is outside."""
     if indices.size and not (part.low <= indices.min() and indices.max() < part.high):
         raise IndexError(
-            f"indices {indices.min()} .. {indices.max()} are not all in {part.low} .. "
-            f"{part.high - 1}, which this server holds of {part.type.space}"
+            f"indices {indices.min()} to {indices.max()} are out of range: this server stores "
+            f"{part.low} to {part.high - 1} of {part.type.space}"
         )
     indices -= part.low
 
@@ -123,7 +123,7 @@ def read(session: ServerSession, request: pb.Request, payload: Payload) -> Respo
         first, last = body.rows.first - part.low, body.rows.first + count - part.low
         if not 0 <= first < last <= len(rows):
             raise ValueError(
-                f"{count} rows from {body.rows.first} on are not all in {part.low}:{part.high}"
+                f"{count} rows from {body.rows.first} on are out of range {part.low}:{part.high}"
             )
         rows = rows[first:last]
     parts = [byte_view(rows)]
@@ -140,7 +140,7 @@ def write(session: ServerSession, request: pb.Request, payload: Payload) -> Resp
         _add(session, body, part, payload)
         return Response(pb.Reply())
     if body.rows.HasField("indices") or not body.target:
-        raise ValueError("a new array is made of all its rows, and has a number")
+        raise ValueError("a new array needs all of its rows, and a number")
     payload.expect(part.nbytes)
     (buffer,) = store.new([part], "writing an array")
     payload.into(byte_view(buffer.array))
@@ -236,7 +236,7 @@ def compress(session: ServerSession, request: pb.Request, _: Payload) -> Respons
         values = store.get(body.values, chosen)
     true = int(np.count_nonzero(mask))
     if true != count:
-        raise InvalidProgram(f"the mask is true at {true} of the rows here, and not at {count}")
+        raise InvalidProgram(f"the mask selects {true} rows on this server, not {count}")
     store.refuse_taken([body.target])
     (target,) = store.new(
         [part if body.values else chosen],

@@ -31,8 +31,8 @@ def load(modules: Iterable[str]) -> Plugins:
         commands += [one for one in found if isinstance(one, Command) and one not in commands]
         if not any(isinstance(one, RowPlugin | Command) for one in found):
             raise ValueError(
-                f"the plug-in module {name} marks nothing; put @row_plugin(...) of "
-                f"ps_backend.plugins before a function, or @command() before a command"
+                f"the plug-in module {name} defines no plug-in; decorate a function with "
+                "@row_plugin(...) of ps_backend.plugins, or a command with @command()"
             )
     return Plugins(plugins, tuple(commands))
 
@@ -56,7 +56,7 @@ def table_of(commands: Iterable[Command]) -> Mapping[str, Command]:
     table: dict[str, Command] = {}
     for one in commands:
         if table.setdefault(one.name, one) is not one:
-            raise ValueError(f"two commands are called {one.name!r}; give one another name")
+            raise ValueError(f"two commands have the name {one.name!r}; rename one of them")
     return MappingProxyType(table)
 
 

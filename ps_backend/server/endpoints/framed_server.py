@@ -255,7 +255,7 @@ class FramedServer:
             request = pb.Request.FromString(message)
             announced = 0 if request.HasField("segment") else request.payload
             if announced != size:
-                raise ConnectionAbortedError(f"{size} bytes came, {announced} announced")
+                raise ConnectionAbortedError(f"got {size} of {announced} announced bytes")
             here = framed.take_arrived(size)
             if here is not None:  # as a rule, of small requests
                 response = self._respond(request, Payload(size, (here,), is_there))
@@ -328,6 +328,6 @@ def _patience(framed: FramedConnection, seconds: float) -> Silent:
 
     def silent(begun: bool) -> None:
         if framed.waits > (seconds if begun else _IDLE_SECONDS):
-            raise TimeoutError(f"nothing went on for {framed.waits:.0f} s")
+            raise TimeoutError(f"the connection was idle for {framed.waits} s")
 
     return silent

@@ -72,8 +72,8 @@ class Server:
         """
         if not token and not is_loopback(host):
             raise ValueError(
-                f"a server on {host} needs a token, as others can reach it; give --token-file, or "
-                f"--host 127.0.0.1"
+                f"a server on {host} needs a token, as other machines can reach it; give "
+                "--token-file, or --host 127.0.0.1"
             )
         check_token(token)
         self.service = service

@@ -102,14 +102,14 @@ class FileIdentity:
             context.load_cert_chain(self.certificate, self.key, password=lambda: b"")
         except ssl.SSLError as error:
             raise ValueError(
-                f"{self.key} is not the (unencrypted) key of the certificate in "
-                f"{self.certificate}, or one of both is no PEM file: {error}"
+                f"{self.key} is not the unencrypted key of the certificate in "
+                f"{self.certificate}, or one of these files is not PEM: {error}"
             ) from None
         if self.clients is not None:
             try:
                 context.load_verify_locations(self.clients)
             except ssl.SSLError as error:
-                raise ValueError(f"{self.clients} holds no certificate: {error}") from None
+                raise ValueError(f"{self.clients} contains no certificate: {error}") from None
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.verify_mode = ssl.CERT_REQUIRED
         return context

@@ -237,9 +237,9 @@ class Mailbox(Barrier):
                 return
             if answers.size + len(value) > MOST_ANSWER_BYTES:
                 raise ValueError(
-                    f"the answers to a question of mailbox {self.name!r} have "
-                    f"{answers.size + len(value)} bytes; it takes up to {MOST_ANSWER_BYTES}: put "
-                    "them into arrays"
+                    f"the replies of tasks at mailbox {self.name!r} have "
+                    f"{answers.size + len(value)} bytes, and the limit is {MOST_ANSWER_BYTES}: "
+                    "put the values into arrays"
                 )
             size = _ANSWER_BYTES + len(value)
             answers.kept.append(self._memory.reserve(size, f"an answer in mailbox {self.name!r}"))
@@ -270,8 +270,8 @@ class Mailbox(Barrier):
             self._wait(self._answered, happened, seconds)
             if self._answers.number != number:
                 raise PSError(
-                    f"mailbox {self.name!r} has question {self._answers.number}, and the answers "
-                    f"to question {number} are gone"
+                    f"mailbox {self.name!r} is at request {self._answers.number}; the replies to "
+                    f"request {number} have expired"
                 )
             if add_up is not None and len(answers.values) >= count and not answers.summed:
                 add_up([answers.contributions[key] for key in sorted(answers.contributions)])

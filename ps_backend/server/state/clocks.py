@@ -60,7 +60,7 @@ class Push:
     @property
     def _kept(self) -> np.ndarray:
         if self.before is None:
-            raise ValueError("a push of a loop without undo")
+            raise ValueError("a push in a loop needs its undo")
         return self.before.array(self.target.array.dtype, self.rows.values.shape)
 
 
@@ -169,7 +169,7 @@ class Clocks(Barrier):
     def bytes_of(ranks: int) -> int:
         """What the clocks of so many ranks take, about; ``ValueError`` if they are too many."""
         if not 1 <= ranks <= MOST_RANKS:
-            raise ValueError(f"ranks must be 1 .. {MOST_RANKS}, got {ranks}")
+            raise ValueError(f"ranks must be between 1 and {MOST_RANKS}, got {ranks}")
         return _LOOP_BYTES + ranks * _RANK_BYTES
 
     @property
@@ -307,11 +307,13 @@ class Clocks(Barrier):
     def _rank(self, number: int) -> _Rank:
         self._refuse_closed()
         if not 0 <= number < len(self._ranks):
-            raise ValueError(f"rank {number}; loop {self.name!r} has {len(self._ranks)}")
+            raise ValueError(
+                f"rank {number} is out of range: loop {self.name!r} has {len(self._ranks)} ranks"
+            )
         return self._ranks[number]
 
     def _fenced(self, number: int, attempt: int, rank: _Rank) -> AttemptFenced:
         return AttemptFenced(
             f"attempt {attempt} of rank {number} of loop {self.name!r} is too late: attempt "
-            f"{rank.attempt} has taken its place; let this one end"
+            f"{rank.attempt} has replaced it; end this attempt"
         )

@@ -73,8 +73,7 @@ class Pins(Generic[Kept]):
             if name not in self._pins:
                 if len(self._pins) >= _MOST_PINS:
                     raise PSError(
-                        f"a session keeps its buffers under at most {_MOST_PINS} names at once: "
-                        "unpin some"
+                        f"a session pins its buffers under at most {_MOST_PINS} names; unpin some"
                     )
                 self._pins[name] = dict(buffers)
                 self._counts.update(buffers.keys())

@@ -90,7 +90,7 @@ class Rounds:
         ``RoundClosed`` if the round is over.
         """
         if len({winner[:2] for winner in winners}) != len(winners):
-            raise ValueError(f"round {name!r}: an attempt may win once, got {list(winners[:9])}")
+            raise ValueError(f"round {name!r}: each attempt can win once, got {list(winners[:9])}")
         with self._lock:
             self._refuse_closed(name, "the commit")
             staged = self._open.get(name, _Round()).contributions
@@ -106,8 +106,8 @@ class Rounds:
                     break
             if missing:
                 raise PSError(
-                    f"round {name!r} cannot be committed: nothing was staged here by (partition, "
-                    f"attempt) {', '.join(map(str, missing))}; nothing was changed"
+                    f"round {name!r} cannot be committed: this server has no updates of "
+                    f"(partition, attempt) {', '.join(map(str, missing))}; no data were changed"
                 )
         return found
 
@@ -121,7 +121,7 @@ class Rounds:
         with self._lock:
             found = self._prepared.pop(name, None)
             if found is None:
-                raise PSError(f"round {name!r}: nothing was prepared here")
+                raise PSError(f"round {name!r}: no commit was prepared on this server")
             self._open.pop(name, None)
             if name not in self._closed:
                 self._remember(name)

@@ -94,7 +94,7 @@ class Workspace:
         """An array and what holds its memory; ``InvalidProgram`` if no phase has left it."""
         found = self._arrays.get(name)
         if found is None:
-            raise InvalidProgram(f"a {self.kind} has left no {name[:40]!r} on this server")
+            raise InvalidProgram(f"this server has no {name[:40]!r} of a {self.kind}")
         return found
 
     def drop(self, name: str) -> None:
@@ -141,7 +141,7 @@ class Rows:
     def check_fits(self, target: ArrayType) -> None:
         """Raise ``ValueError`` unless it has the space and row of ``target``."""
         if self.type.space != target.space or self.type.row != target.row:
-            raise ValueError(f"a contribution is {self.type}, the target is {target}")
+            raise ValueError(f"an update must be {target}, got {self.type}")
 
     def combine_into(self, target: np.ndarray, operation: np.ufunc) -> None:
         """Combine with ``target`` in place; duplicate indices count each, in the order given."""
@@ -185,7 +185,7 @@ class SharedArray:
         """Add to it, one after the other; ``BufferLost`` if it is over."""
         with self._lock:
             if self._is_over:
-                raise BufferLost("the shared array is over: it has become a buffer")
+                raise BufferLost("the shared array was closed: it has become a buffer")
             given.combine_into(self.array, np.add)
 
     def copy_into(self, target: Buffer) -> None:
@@ -230,8 +230,8 @@ class Store:
         if buffer is None:
             if number in self._shared:
                 raise InvalidProgram(
-                    f"array {number} is shared: it changes in place, so neither a program nor what "
-                    f"reads a buffer may name it; take a snapshot of it, which is a buffer"
+                    f"array {number} is shared and changes in place, so programs cannot read it; "
+                    "read a snapshot of it instead"
                 )
             raise self.lost(number)
         if buffer.part is not part and buffer.part != part:
@@ -244,7 +244,8 @@ class Store:
         if array is None:
             if number in self._buffers:
                 raise InvalidProgram(
-                    f"buffer {number} never changes; share it, which makes a copy that does"
+                    f"buffer {number} is immutable; share it, which makes a copy that can be "
+                    "changed"
                 )
             raise self.lost(number)
         if array.part != part:
@@ -396,8 +397,8 @@ class Store:
     def lost(self, number: int, what: str = "buffer") -> BufferLost:
         """The error of who names something that is not here."""
         if self.lost_buffers is not None and number in self.lost_buffers:
-            return GoneBefore(f"{what} {number} was lost with the server that had it")
-        return BufferLost(f"{what} {number} is not here: it was freed, or never made")
+            return GoneBefore(f"{what} {number} was lost with its server")
+        return BufferLost(f"{what} {number} is not on this server: it was freed, or never created")
 
 
 def _other_type(number: int, found: Part, believed: Part) -> InvalidProgram:

@@ -125,7 +125,7 @@ def test_a_server_that_dies_brings_all_spaces_back_by_a_checkpoint(tmp_path):
             one.change("push", list(range(250, 550)))
             one.change("step", list(range(100, 200)))
         assert model.seen() == twin.seen()
-        with pytest.raises(dv.BufferLost, match="or made after the checkpoint"):
+        with pytest.raises(dv.BufferLost, match="or created after the checkpoint"):
             later.push([5], 1.0)
         with pytest.raises(ServerLost):
             made_later.pull(list(range(50)))

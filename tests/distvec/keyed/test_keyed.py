@@ -232,7 +232,7 @@ def test_what_was_read_before_an_insertion_is_refused(ps):
     with pytest.raises(ValueError, match="partitioned differently"):
         w.values + v.values
     w.push([3], 1.0)
-    with pytest.raises(dv.LayoutChanged, match="the layout is number 2, and not 1"):
+    with pytest.raises(dv.LayoutChanged, match="the layout has version 2, not 1"):
         w.assign(2 * old)
     with pytest.raises(ValueError, match="live in different spaces"):
         w + old

@@ -56,7 +56,7 @@ def test_a_round_takes_none_as_it_may_fail_at_its_end(loaded):
     signature = w.space.remote.plugin(name)
     program = own_program(name, signature, {"w": w.type, "g": w.type})
     key, keys = Key(0, 0, 0, 0), KeyBatch.of([1])
-    with pytest.raises(InvalidProgram, match="a part of it would have been done"):
+    with pytest.raises(InvalidProgram, match="after a part of the round was committed"):
         w.space.remote.stage("a round", key, program, [w.number], keys, [np.ones(1)])
 
 
@@ -90,11 +90,11 @@ def test_one_that_raises_has_changed_nothing_and_is_named(loaded):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (0, r"return w as float64 of shape \(2,\), and returned float32"),
-        (1, r"return w as float64 of shape \(2,\), and returned float64 of shape \(1,\)"),
+        (0, r"return w as float64 of shape \(2,\), but returned float32"),
+        (1, r"return w as float64 of shape \(2,\), but returned float64 of shape \(1,\)"),
         (2, r"return twice as float64 of shape \(2, 2\), and returned a list"),
-        (3, r"return a dict with w, twice, and returned \['w'\]"),
-        (4, "and returned NoneType"),
+        (3, r"return a dict with w, twice, but returned \['w'\]"),
+        (4, "but returned NoneType"),
     ],
 )
 def test_what_it_has_not_declared_is_refused(kind, text):
@@ -145,13 +145,15 @@ def test_modules_that_cannot_be_loaded_say_why(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(ValueError, match=r"no module nowhere for --plugin nowhere\.f; install"):
         Service(memory=1 << 20, extensions=extensions(["nowhere.f"]))
-    with pytest.raises(ValueError, match="empty_one marks nothing; put @row_plugin"):
+    with pytest.raises(
+        ValueError, match="empty_one defines no plug-in; decorate a function with @row_plugin"
+    ):
         load(["empty_one"])
     with pytest.raises(ValueError, match="broken_one cannot be imported: ZeroDivisionError"):
         load(["broken_one"])
     with pytest.raises(TypeError, match=r"write \['a'\]"):
         dv.local(plugins="a", in_process=True)
-    with pytest.raises(ValueError, match=r"module's name, as 'package\.module', got '-x'"):
+    with pytest.raises(ValueError, match=r"name of a module, such as 'package\.module', got '-x'"):
         dv.local(plugins=["-x"])
 
 

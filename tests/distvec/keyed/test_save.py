@@ -56,7 +56,7 @@ def test_what_is_no_keyed_space_is_refused(ps, tmp_path):
     keys = np.array([1, 1])
     mark = '{"space": {}, "fills": {"w": {"kind": "Constant", "value": 0}}}'
     dv.save(path, keys=keys, w=np.ones(2), metadata={"distvec.keyed": mark})
-    with pytest.raises(dv.InvalidProgram, match="no different keys in the order of their buckets"):
+    with pytest.raises(dv.InvalidProgram, match="must be unique and in the order of their buckets"):
         ps.load(path)
     dv.save(path, keys=keys, w=np.ones(2), metadata={"distvec.keyed": "{}"})
     with pytest.raises(Corrupted, match="describes the keyed space is damaged"):

@@ -165,7 +165,7 @@ def test_a_program_with_collectives_gives_no_memory_away():
         sweep = SweepCall(AXPY, SPACE, (x, y), (2.0,), (out,), donors=(y,))
         ints = put(client, SPACE, X)
         first = phase(0, client.new_id(), ints, client.new_id())
-        with pytest.raises(InvalidProgram, match="gives no memory away"):
+        with pytest.raises(InvalidProgram, match="cannot donate memory"):
             client.run(Program((sweep,), before=(first,)))
         assert client.read(y, array_type(SPACE, float)).tolist() == X.tolist()
 
@@ -208,7 +208,7 @@ def test_what_is_fetched_of_a_workspace_is_there():
     assert not sender.send(run=pb.Run(before=[whole])).HasField("error")
     for shelf, why in (
         (pb.Shelf(workspace=5, name="totals", start=3, count=4), "which has 5 here"),
-        (pb.Shelf(workspace=5, name="nothing"), "has left no 'nothing'"),
+        (pb.Shelf(workspace=5, name="nothing"), "has no 'nothing'"),
         (pb.Shelf(workspace=6, name="totals"), "left in workspace 6"),
     ):
         assert why in sender.error(fetch=pb.Fetch(shelves=[shelf])).message

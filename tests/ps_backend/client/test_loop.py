@@ -49,7 +49,9 @@ def test_an_older_attempt_is_refused():
         old = made.paces[0]
         made.restart(0)
         for late in (old.tick, old.leave, lambda: old.pull(made.target, homes(1))):
-            with pytest.raises(AttemptFenced, match=r"attempt 1 of rank 0 .* attempt 3 has taken"):
+            with pytest.raises(
+                AttemptFenced, match=r"attempt 1 of rank 0 .* attempt 3 has replaced"
+            ):
                 late()
         with pytest.raises(AttemptFenced):
             made.loop.join(0, 2)

@@ -172,7 +172,7 @@ def test_frees_ride_along(connect):
     client.run(dot(SPACE, y, y))
     assert client.counters.messages == 1
     assert {server.buffers for server in client.status()} == {1}
-    with pytest.raises(BufferLost, match=f"buffer {x} is not here"):
+    with pytest.raises(BufferLost, match=f"buffer {x} is not on this server"):
         client.read(x, FLOATS)
 
 

@@ -19,8 +19,8 @@ F8 = array_type(SPACE, float)
 START = np.arange(5000.0)
 INDICES, ONES = np.array([0, 4999]), np.ones(2)
 
-IS_SHARED = r"array \d+ is shared: it changes in place, .* take a snapshot of it"
-IS_BUFFER = r"buffer \d+ never changes; share it"
+IS_SHARED = r"array \d+ is shared and changes in place, .* read a snapshot of it"
+IS_BUFFER = r"buffer \d+ is immutable; share it"
 
 ACCIDENTS = {
     "a program's input": lambda client, x, shared: client.run(dot(SPACE, shared, x)),

@@ -144,7 +144,7 @@ def test_a_source_lost_on_another_server():
         transports[1].service.sessions.get(client.session).store.free([a])
         views = View(space, (), 1), View(space)
         call = SweepCall(DIFFERENCE, over, (a, a), (), (client.new_id(),), views=views)
-        with pytest.raises(BufferLost, match=f"buffer {a} is not here.*in-process:1"):
+        with pytest.raises(BufferLost, match=f"buffer {a} is not on this server.*in-process:1"):
             client.run(Program((call,)))
         assert [server.buffers for server in client.status()] == [1, 0]
 

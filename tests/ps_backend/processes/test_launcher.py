@@ -171,7 +171,7 @@ def test_what_a_dead_server_wrote_is_part_of_its_diagnosis(monkeypatch):
 
 
 def test_a_silent_server_is_given_up():
-    with pytest.raises(PSError, match="did not come up in time"):
+    with pytest.raises(PSError, match="did not start in time"):
         launch_local(1, timeout=0)
 
 

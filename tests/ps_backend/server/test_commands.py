@@ -29,5 +29,5 @@ def test_two_registered_commands_have_two_names():
         return Response(pb.Reply())
 
     again = command()(twice.run)
-    with pytest.raises(ValueError, match="two commands are called 'twice'"):
+    with pytest.raises(ValueError, match="two commands have the name 'twice'"):
         Service(memory=1 << 20, commands=(twice, again))

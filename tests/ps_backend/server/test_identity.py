@@ -110,7 +110,7 @@ def test_files_that_do_not_fit_are_refused_at_the_start(authority, tmp_path, cap
     _, another = authority.issue("b")
     with pytest.raises(ValueError, match=r"b-key.pem is not the \(unencrypted\) key of"):
         FileIdentity(certificate, another).credentials()
-    with pytest.raises(ValueError, match="holds no certificate"):
+    with pytest.raises(ValueError, match="contains no certificate"):
         FileIdentity(certificate, key, clients=key).credentials()
     with pytest.raises(OSError, match="nowhere"):
         FileIdentity(tmp_path / "nowhere", key).credentials()

@@ -234,7 +234,10 @@ def test_scratch_memory_of_rows_is_of_the_budget(sender, op):
         ([call(COPY, 9, (1,), (2,)), call(COPY, 9, (1,), (2,))], "written twice by the program"),
         ([call(COPY, 9, (1,), (1,))], "buffer 1 exists already"),
         ([call(TWICE, 9, (1,), (2,), (5,))], "donors are inputs"),
-        ([call(TWICE, 9, (1,), (2,), (1,)), call(SUM, 9, (77,))], "buffer 77 is not here"),
+        (
+            [call(TWICE, 9, (1,), (2,), (1,)), call(SUM, 9, (77,))],
+            "buffer 77 is not on this server",
+        ),
     ],
 )
 def test_calls_that_do_not_fit_together_change_nothing(sender, calls, said):
@@ -299,7 +302,7 @@ def test_a_commit_of_contributions_that_nobody_staged_is_refused_at_once(sender)
     winners = [pb.Winner(partition=k, attempt=0, contributions=2**32 - 1) for k in range(100)]
     total = pb.Total(target=target, op="add", winners=winners)
     error = sender.error(release=pb.Release(round="r", totals=[total]))
-    assert "nothing was staged here by (partition, attempt) (0, 0), (1, 0)" in error.message
+    assert "this server has no updates of (partition, attempt) (0, 0), (1, 0)" in error.message
 
 
 def test_a_rank_may_go_on_at_a_late_clock(sender):
@@ -350,10 +353,10 @@ def test_a_name_is_bounded(sender):
 @pytest.mark.parametrize(
     ("piece", "said"),
     [
-        ({"start": 995, "step": 1, "count": 10, "width": 1}, "leaves the part of buffer 1"),
-        ({"start": 3, "step": -1, "count": 5, "width": 1}, "leaves the part of buffer 1"),
-        ({"start": 0, "step": 10, "count": 100, "width": 20}, "leaves the part of buffer 1"),
-        ({"start": 1 << 63, "step": 1, "count": 1, "width": 1}, "leaves the part of buffer 1"),
+        ({"start": 995, "step": 1, "count": 10, "width": 1}, "is outside the part of buffer 1"),
+        ({"start": 3, "step": -1, "count": 5, "width": 1}, "is outside the part of buffer 1"),
+        ({"start": 0, "step": 10, "count": 100, "width": 20}, "is outside the part of buffer 1"),
+        ({"start": 1 << 63, "step": 1, "count": 1, "width": 1}, "is outside the part of buffer 1"),
         ({"start": 0, "step": 1, "count": 1 << 60, "width": 1}, "pieces must be 0 .. "),
         ({"start": 0, "step": 1 << 60, "count": 1, "width": 1}, "steps between pieces must be"),
         ({"start": 0, "step": 0, "count": 1 << 50, "width": 9}, "needs .* bytes, but"),

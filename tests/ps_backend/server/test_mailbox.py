@@ -101,7 +101,7 @@ def test_the_first_answer_counts_and_late_ones_do_not(connect):
     mailbox.answer(number, 3, b"too late")
     assert later.answers(1, 0.0) is None
     assert later.count == 0
-    with pytest.raises(PSError, match=f"the answers to question {number} are gone"):
+    with pytest.raises(PSError, match=f"the replies to request {number} are gone"):
         asked.answers(3, LONG)
     assert following > number
 

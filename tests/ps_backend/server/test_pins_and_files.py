@@ -35,7 +35,7 @@ def test_rows_go_into_files_that_begin_as_they_should(tmp_path):
     save = pb.Save(store=str(tmp_path), file="f", names=[""], offsets=[0])
     sender.write(1, np.ones(10))
     save.arrays.append(encode_array(1, array_type(DenseSpace(10), float)))
-    assert "begins with something" in sender.error(save=save).message
+    assert "rows need a file that has a head" in sender.error(save=save).message
     save.head, save.offsets[:] = b"of", [1 << 63]
     assert "offset must be 2" in sender.error(save=save).message
     assert (tmp_path / "f").read_bytes() == b"of somebody else"

@@ -162,7 +162,7 @@ def test_an_attempt_cut_short_on_one_server_changes_nothing_anywhere():
         sources = [put(client, *pair) for pair in zip(SPACES, START, strict=True)]
         stage_all(client, [winner])
         wanted = totals(client, [winner], "add", sources)
-        with pytest.raises(PSError, match=r"nothing was staged here by.*\(0, 0\)"):
+        with pytest.raises(PSError, match=r"this server has no updates of.*\(0, 0\)"):
             client.commit_totals("r", wanted)
         for total, space, dtype in zip(wanted, SPACES, DTYPES, strict=True):
             with pytest.raises(BufferLost):
@@ -190,7 +190,7 @@ def test_refusals_leave_the_round_open():
             client.commit_totals("r", [lost])
         with pytest.raises(ValueError, match=r"op='sum'.*add, min, max"):
             client.commit_totals("r", [Total(1, kind, [Winner(0, 0)], op="sum")])
-        with pytest.raises(ValueError, match="an attempt may win once"):
+        with pytest.raises(ValueError, match="each attempt can win once"):
             client.commit_totals("r", [Total(1, kind, [Winner(0, 0)] * 2)])
         good = Total(client.new_id(), kind, [Winner(0, 0)])
         client.commit_totals("r", [good])

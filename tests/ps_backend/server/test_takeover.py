@@ -178,7 +178,9 @@ def test_who_joined_the_old_driver_is_fenced_with_it():
                 for fenced in (old, worker):
                     with pytest.raises(SessionFenced, match=r"distvec\.attach"):
                         put(fenced, SPACE, np.ones(SPACE.length))
-                with pytest.raises(SessionFenced, match="driver number 2 by now, not 1"):
+                with pytest.raises(
+                    SessionFenced, match="driver 2 has taken over this session from driver 1"
+                ):
                     Client.connect(addresses, session=old.secret, **options)
                 with Client.connect(addresses, session=new.secret, **options) as other:
                     ids = {client.new_id() >> 36 for client in (old, worker, new, other)}

@@ -232,7 +232,9 @@ def test_a_freed_buffer_is_no_lost_server(cluster, replaced):
             client.status()
         y = put(client, SPACE, X)
         client.free([y])
-        with pytest.raises(BufferLost, match=f"buffer {y} is not here: it was freed") as caught:
+        with pytest.raises(
+            BufferLost, match=f"buffer {y} is not on this server: it was freed"
+        ) as caught:
             client.read(y, FLOATS)
         assert not isinstance(caught.value, ServerLost)
         assert isinstance(caught.value, PSError)
@@ -244,7 +246,7 @@ def test_a_freed_buffer_is_no_lost_server(cluster, replaced):
 def test_what_a_session_never_had_on_a_server_that_was_lost_before_it_began_is_not_lost(cluster):
     cluster.replace(1)
     with follow(cluster) as client:
-        with pytest.raises(BufferLost, match="it was freed, or never made"):
+        with pytest.raises(BufferLost, match="it was freed, or never created"):
             client.read(client.new_id(), FLOATS)
         with pytest.raises(PSError, match="round") as caught:
             client.commit("r", [(0, 0)], FLOATS, client.new_id())
@@ -285,7 +287,7 @@ def test_a_server_refuses_what_is_meant_for_another_life(cluster):
     assert [said(life).kind for life in (0, 1)] == ["", ""]
     cluster.servers[0].service.life.number = 2
     assert said(1).kind == "EpochFenced"
-    assert "this is life 2 of the server, and the request is for life 1" in said(1).message
+    assert "for incarnation 1 of the server, but this is incarnation 2" in said(1).message
     assert said(3).kind == "EpochFenced"
     assert said(2).kind == "", "who told it of another life was a stranger"
 

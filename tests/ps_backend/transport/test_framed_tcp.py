@@ -330,7 +330,7 @@ def test_a_stopped_server_is_noticed(monkeypatch):
                 with monkeypatch.context() as patch:  # not for those that answer
                     patch.setattr(framed_client, "PING_SECONDS", 0.1)
                     patch.setattr(framed_client, "PING_ANSWER_SECONDS", 0.1)
-                    with pytest.raises(framed_client.Unavailable, match="no sign of life"):
+                    with pytest.raises(framed_client.Unavailable, match="does not respond"):
                         framed.send(request.SerializeToString()).receive()
             finally:
                 os.kill(servers.pids[0], signal.SIGCONT)

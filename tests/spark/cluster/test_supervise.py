@@ -82,7 +82,7 @@ def test_a_task_whose_server_starts_hears_of_the_end(gate):
 
 
 def test_a_start_that_takes_too_long_tells_what_was_seen(gate):
-    told = r"1 servers answered in 0\.5 s; .*\. Seen: server 0 did not come up in time"
+    told = r"1 servers answered in 0\.5 s; .*\. Seen: server 0 did not start in time"
     with pytest.raises(PSError, match=told):
         DriverServers(1, memory=1 << 26).start(0.5)
 

@@ -212,9 +212,9 @@ def verify_arrays(program: RowProgram, arrays: Sequence[KeyedRows]) -> None:
     pairs += [(one.array, program.results[one.output]) for one in program.scatters]
     for place, type in pairs:
         if place >= len(arrays):
-            raise InvalidProgram(f"array {place} of a row program that names {len(arrays)}")
+            raise InvalidProgram(f"a row program with {len(arrays)} arrays has no array {place}")
         if arrays[place].type != type:
-            raise InvalidProgram(f"array {place} is {arrays[place].type}, and not {type}")
+            raise InvalidProgram(f"array {place} must be {type}, got {arrays[place].type}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -131,7 +131,7 @@ class KeyedSpace:
         """
         with self.lock:
             if self.partition != other.partition:
-                raise InvalidProgram("the keys of a space are shared out as they were at first")
+                raise InvalidProgram("the partition of a keyed space cannot be changed")
             arrays = {}
             for number, array in self.arrays.items():
                 theirs = other.arrays.get(number)
@@ -167,8 +167,8 @@ class KeyedSpace:
         for number in numbers:
             if number not in self.arrays:
                 raise BufferLost(
-                    f"array {number} of the keyed space is not here: it was freed, or made after "
-                    f"the checkpoint that its space was brought back to; make it again"
+                    f"array {number} of the keyed space does not exist on this server: it was "
+                    "freed, or created after the checkpoint that was restored; create it again"
                 )
             found.append(self.arrays[number])
         return found
@@ -234,7 +234,7 @@ class KeyedSpace:
             raise InvalidProgram(f"the space has {len(self.index)} keys already")
         buckets = bucket_of(keys)
         if np.any(buckets[1:] < buckets[:-1]) or not are_different(keys):
-            raise InvalidProgram("these are no different keys in the order of their buckets")
+            raise InvalidProgram("the keys must be unique and in the order of their buckets")
         many = np.bincount(buckets, minlength=BUCKETS)
         kept = self.reserve_for(many)
         self._give_slots(keys, many)
@@ -291,7 +291,7 @@ class KeyedSpace:
         ``InvalidProgram`` for those of a range.
         """
         if isinstance(self.index, RangeIndex):
-            raise InvalidProgram("the keys of a range stay; nothing can be removed")
+            raise InvalidProgram("the keys of a range cannot be removed")
         locations = self.index.find(keys)
         there = locations[locations >= 0]
         first = np.cumsum(self.index.counts) - self.index.counts
@@ -303,8 +303,8 @@ class KeyedSpace:
         """Raise ``LayoutChanged`` unless this is the ``version``. The caller holds the lock."""
         if version != self.version:
             raise LayoutChanged(
-                f"keys were inserted or removed meanwhile: the layout is number {self.version}, "
-                f"and not {version}"
+                "keys were inserted or removed meanwhile: the layout has version "
+                f"{self.version}, not {version}; read the arrays again"
             )
 
     # --- memory -----------------------------------------------------------------------------------
@@ -313,8 +313,8 @@ class KeyedSpace:
         if self.most_bytes and self.nbytes + needed > self.most_bytes:
             raise OutOfBudget(
                 f"{what} needs up to {needed} bytes more, but {self.nbytes} of the "
-                f"{self.most_bytes} that the keyed space may have on a server are in use; evict "
-                f"keys, or allow more: ps.keys(most_bytes=)"
+                f"{self.most_bytes} bytes that the keyed space may use on a server are in use; "
+                "evict keys, or allow more: ps.keys(most_bytes=)"
             )
         return self._memory.reserve(needed, what)
 

@@ -86,22 +86,23 @@ class UserFunctionRun:
             made = plugin.function(**{one.name: arguments[one.name] for one in signature.arguments})
         except Exception as error:
             raise FunctionFailed(
-                f"the plug-in {plugin.name} raised {type(error).__name__}: {error}; nothing was "
-                f"changed on this server"
+                f"the plug-in {plugin.name} raised {type(error).__name__}: {error}; no data were "
+                "changed on this server"
             ) from error
         if not isinstance(made, dict) or made.keys() != set(signature.results):
             got = sorted(map(str, made)) if isinstance(made, dict) else type(made).__name__
             raise FunctionFailed(
-                f"the plug-in {plugin.name} is to return a dict with "
-                f"{', '.join(signature.results)}, and returned {got}"
+                f"the plug-in {plugin.name} must return a dict with "
+                f"{', '.join(signature.results)}, but returned {got}"
             )
         for name, kind in zip(signature.results, self.program.results, strict=True):
             value, shape = made[name], (count, *kind.row)
             is_array = isinstance(value, np.ndarray)
             if not is_array or (value.shape, value.dtype) != (shape, np.dtype(kind.dtype)):
                 raise FunctionFailed(
-                    f"the plug-in {plugin.name} is to return {name} as {kind.dtype} of shape "
-                    f"{shape}, and returned {_describe(value)}; nothing was changed on this server"
+                    f"the plug-in {plugin.name} must return {name} as {kind.dtype} of shape "
+                    f"{shape}, but returned {_describe(value)}; no data were changed on this "
+                    "server"
                 )
         return [np.ascontiguousarray(made[name]) for name in signature.results]
 
