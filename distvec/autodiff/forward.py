@@ -40,7 +40,7 @@ def derivatives(
     values are NumPy's all the same.
     """
     if order not in (1, 2):
-        raise ValueError(f"order must be 1 or 2, got {order}")
+        raise ValueError(f"order must be 1 or 2, got {order!r}")
     values = np.array(x)  # its own, as the function may assign to it
     if values.dtype.kind != "f":
         values = values.astype(np.float64)

@@ -82,7 +82,7 @@ class MessageServer(FramedServer):
     def _converse(self, framed: FramedConnection) -> None:
         def silent(_: bool) -> None:
             if framed.waits > self._silence:
-                raise TimeoutError(f"no data arrived for {framed.waits} s")
+                raise TimeoutError(f"no data arrived for {framed.waits:.0f} s")
 
         messages = SignedMessages(framed, self._key, framed.nonces, asks=False)
         with self._conversation() as answer:

@@ -418,7 +418,7 @@ class Sessions:
         session = self._sessions.get(name)
         if session is None and name in self._expired:
             raise SessionExpired(
-                f"the lease of the session, {self._expired[name]} s, ran out: no client sent a "
+                f"the lease of the session, {self._expired[name]:g} s, ran out: no client sent a "
                 "request for so long, so its arrays were freed; connect again, with a longer "
                 "lease= if needed"
             )

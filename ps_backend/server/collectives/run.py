@@ -92,7 +92,7 @@ def prepare(
     store = session.store
     if call.whole and (call.phase or call.servers(session.servers) != [session.index]):
         raise InvalidProgram(
-            f"only a single server can run all phases of a {call.kind} in one request"
+            f"only a single server can run all phases of {call.kind} in one request"
         )
     inputs = []
     for number, type in zip(call.inputs, call.types.inputs, strict=True):

@@ -328,6 +328,6 @@ def _patience(framed: FramedConnection, seconds: float) -> Silent:
 
     def silent(begun: bool) -> None:
         if framed.waits > (seconds if begun else _IDLE_SECONDS):
-            raise TimeoutError(f"the connection was idle for {framed.waits} s")
+            raise TimeoutError(f"the connection was idle for {framed.waits:.0f} s")
 
     return silent

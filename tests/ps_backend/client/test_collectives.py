@@ -144,7 +144,7 @@ BAD = {
         },
         "does not take such arguments",
     ),
-    "alone": ({"whole": True}, "for a single server"),
+    "alone": ({"whole": True}, "only a single server"),
 }
 
 

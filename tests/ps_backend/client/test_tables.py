@@ -190,7 +190,7 @@ def test_rows_of_another_shape_are_refused(clients):
     with pytest.raises(ValueError, match=r"k of 1 or more, got \(0,\)"):
         stored_type(space, float, (0,))
     client.stage("other rows", 0, 0, space, None, np.zeros(5000))
-    with pytest.raises(ValueError, match=r"contribution is float64 over .*, the target .* rows"):
+    with pytest.raises(ValueError, match=r"an update must be float64 rows .*, got float64 over"):
         client.commit("other rows", [(0, 0)], type, client.new_id())
     nothing = Sweep(
         (), (), (Step("iota", (), ValueType("int64", (0,))),), (), (Reduction("sum", (0,)),)

@@ -101,7 +101,7 @@ def test_the_first_answer_counts_and_late_ones_do_not(connect):
     mailbox.answer(number, 3, b"too late")
     assert later.answers(1, 0.0) is None
     assert later.count == 0
-    with pytest.raises(PSError, match=f"the replies to request {number} are gone"):
+    with pytest.raises(PSError, match=f"the replies to request {number} have expired"):
         asked.answers(3, LONG)
     assert following > number
 
@@ -113,7 +113,7 @@ def test_a_new_question_ends_the_wait_for_answers_to_the_old_one(workers):
     wait = workers.submit(mailbox.answers, 1, 1, LONG)
     room.await_waits()
     mailbox.ask(state.Question(2, b"another"))
-    with pytest.raises(PSError, match="has question 2"):
+    with pytest.raises(PSError, match="is at request 2"):
         wait.result()
 
 

@@ -129,7 +129,7 @@ def test_a_partition_wins_once():
     with connect_in_process(2) as client:
         stage(client, 0, 0)
         stage(client, 0, 1)
-        with pytest.raises(ValueError, match="can win once"):
+        with pytest.raises(ValueError, match="one winning attempt"):
             committed(client, [(0, 0), (0, 1)])
 
 
@@ -172,7 +172,7 @@ def test_rounds_of_sessions_are_apart():
     transports = in_process(1)
     with Client(transports) as one, Client(transports) as two:
         stage(one, 0)
-        with pytest.raises(PSError, match="nothing was staged"):
+        with pytest.raises(PSError, match="this server has no updates"):
             committed(two, [(0, 0)])
         stage(two, 0)
         committed(one, [(0, 0)])

@@ -85,7 +85,7 @@ def test_requests_that_make_no_sense_get_errors():
     def error(**fields):
         return service.handle(pb.Request(**fields), Payload(0, ())).reply.error
 
-    assert "asks for nothing" in error().message
+    assert "does not support the request" in error().message
     assert error(nothing=pb.Nothing()).kind == "SessionUnknown"
     old = error(open=pb.Open(protocol=99, create=True))
     assert "version 99 of the protocol" in old.message

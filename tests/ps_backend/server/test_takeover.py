@@ -198,7 +198,7 @@ def test_what_is_refused():
             return Client.connect(where, token=TOKEN, title=title, attach=attach)
 
         with connect():
-            with pytest.raises(PSError, match=r"exists already; distvec\.attach"):
+            with pytest.raises(PSError, match=r"exists already; take it over with distvec\.attach"):
                 connect()
             with pytest.raises(SessionUnknown):
                 connect(title="run8", attach=True)
