@@ -86,7 +86,7 @@ def take_over(
         time.sleep(random.uniform(0.0, _PAUSE_SECONDS))
     raise SessionFenced(
         "other drivers have taken over this session at the same time; stop them, then call "
-        "distvec.attach(name, ...) again"
+        "distvec.attach(name, addresses, token=...) again"
     )
 
 

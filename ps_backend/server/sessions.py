@@ -295,7 +295,7 @@ class ServerSession:
         if self.is_taken or self.epoch > 1:
             return SessionFenced(
                 "another driver has taken over the session; stop this process, or take the "
-                "session back: distvec.attach(name, ...)"
+                "session back: distvec.attach(name, addresses, token=...)"
             )
         return SessionUnknown("this server does not know the client of the session: reconnect")
 
@@ -502,7 +502,7 @@ class Sessions:
         if body.epoch and body.epoch != session.epoch:
             raise SessionFenced(
                 f"driver {session.epoch} has taken over this session from driver {body.epoch}; "
-                "stop this process, or take the session back: distvec.attach(name, ...)"
+                "stop this process, or take the session back: distvec.attach(name, addresses, token=...)"
             )
         with session.lease:
             number = session.join(request.client, request.key)

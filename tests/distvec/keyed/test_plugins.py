@@ -92,7 +92,7 @@ def test_one_that_raises_has_changed_nothing_and_is_named(loaded):
     [
         (0, r"return w as float64 of shape \(2,\), but returned float32"),
         (1, r"return w as float64 of shape \(2,\), but returned float64 of shape \(1,\)"),
-        (2, r"return twice as float64 of shape \(2, 2\), and returned a list"),
+        (2, r"return twice as float64 of shape \(2, 2\), but returned a list"),
         (3, r"return a dict with w, twice, but returned \['w'\]"),
         (4, "but returned NoneType"),
     ],
