@@ -502,7 +502,8 @@ class Sessions:
         if body.epoch and body.epoch != session.epoch:
             raise SessionFenced(
                 f"driver {session.epoch} has taken over this session from driver {body.epoch}; "
-                "stop this process, or take the session back: distvec.attach(name, addresses, token=...)"
+                "stop this process, or take the session back: "
+                "distvec.attach(name, addresses, token=...)"
             )
         with session.lease:
             number = session.join(request.client, request.key)
