@@ -101,7 +101,7 @@ SLIPS: list[tuple[str, type[Exception], str]] = [
     ("dv.connect(('localhost', 7070))", TypeError, "a list of 'host:port'"),
     ("dv.connect('localhost')", ValueError, "must be 'host:port', got 'localhost'"),
     ("dv.connect('http://localhost:7070/')", ValueError, "write 'localhost:7070'"),
-    ("dv.connect('localhost:99999')", ValueError, "a port is 1 to 65535"),
+    ("dv.connect('localhost:99999')", ValueError, "a port must be between 1 and 65535"),
     ("dv.connect('localhost:7070', token=b'x')", TypeError, "token.decode()"),
     ("dv.connect('localhost:7070', token=7)", TypeError, "open(file).read().strip()"),
     ("dv.connect('localhost:7070', timeout='5')", TypeError, "a number of seconds, got '5'"),

@@ -198,7 +198,7 @@ def test_refusals():
     with ranks(2, 2, 1) as made:
         with pytest.raises(ValueError, match="ranks must be between 1"):
             made.client.loop("other").open(0, None)
-        with pytest.raises(ValueError, match="rank 2; loop 'test' has 2"):
+        with pytest.raises(ValueError, match="rank 2 is out of range: loop 'test' has 2"):
             made.loop.join(2, 9)
         with pytest.raises(LoopClosed):
             made.client.loop("other").join(0, 1)
