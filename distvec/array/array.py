@@ -29,7 +29,7 @@ from distvec.array.manipulation import diagonals, rearrange
 from distvec.array.manipulation import repeat as repeating
 from distvec.array.repr import as_bundle, as_code, as_html, as_text
 from distvec.diagnostics.draw import Explanation, draw, engines
-from distvec.graph.node import Buffer, Node
+from distvec.graph.node import Buffer, Node, topological
 from distvec.planner.plan import Template
 
 
@@ -220,6 +220,16 @@ class DistArray(Arithmetic):
         if template is None:
             return Explanation("nothing to run: the values were put here, not computed")
         text = f"computed by {template}" if known else str(template)
+        copied = [
+            leaf.type.nbytes
+            for leaf in topological([stored.node], lambda node: node.known)
+            if leaf in self.session.uploads
+        ]
+        if copied:
+            text += (
+                f"\nnote: {len(copied)} operands ({sum(copied):,} bytes) were copied to the "
+                f"servers; for values that are used again: y = session.array(values)"
+            )
         return Explanation("\n".join([text, *engines(template, self.session.client.engine)]))
 
     # --- single elements ----------------------------------------------------------------------

@@ -34,6 +34,8 @@ class Evaluator:
     """A chain of this many operations is sent off without waiting for an answer."""
     pending_nodes = 4096
     """So are this many pending operations in all."""
+    upload_limit = 2**26
+    """The most bytes of a NumPy array that an operation with ``x`` copies to the servers itself."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -43,6 +45,11 @@ class Evaluator:
         """How often ordinary Python, as in ``if s > 0``, needed a value that was not there."""
         self.implicit_transfers = 0
         """How often ordinary Python, as in ``np.asarray(x)``, brought elements of a vector here."""
+        self.implicit_uploads = 0
+        """How often an operation copied an array of the client to the servers, as in
+        ``x + np.ones(n)``."""
+        self.uploads: weakref.WeakSet[Node] = weakref.WeakSet()
+        """The nodes of these arrays."""
         self.cancellations = 0
         """How often an expanded inner product lost digits and was computed anew, directly."""
         self.holders = LiveValues(self.graph)
@@ -208,6 +215,21 @@ class Evaluator:
                 f"x.pull(indices) if you want that"
             )
         self.implicit_transfers += 1
+
+    def upload_implicitly(self, size: int, what: str) -> None:
+        """``what`` copies ``size`` bytes to the servers; counted, and an error in strict mode."""
+        if self._strict:
+            raise RuntimeError(
+                f"{what} at {call_site()} copies {size:,} bytes to the servers, which "
+                f"session.strict() forbids; write session.array(values) before"
+            )
+        if size > self.upload_limit:
+            raise ValueError(
+                f"{what} at {call_site()} would copy {size:,} bytes to the servers, more than "
+                f"session.upload_limit ({self.upload_limit:,}); copy the values once: "
+                f"y = session.array(values)"
+            )
+        self.implicit_uploads += 1
 
     @contextmanager
     def strict(self) -> Iterator[None]:

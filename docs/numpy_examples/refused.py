@@ -39,13 +39,6 @@ REFUSED: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             "Servers run built-in operations, not Python code.",
             ("np.vectorize(abs)(x)", "np.apply_along_axis(np.sum, 1, T)"),
         ),
-        "Long client arrays as operands": (
-            (
-                "Copy an array of full length to the servers once, so that it is not sent with "
-                "each request. A single row of a table is sent along."
-            ),
-            ("x + [1.0] * 2000", "T * np.ones((2000, 4))"),
-        ),
         "Small arguments from the servers": (
             (
                 "If NumPy needs the values of an argument on the client, such as the edges of "

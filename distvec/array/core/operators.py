@@ -7,11 +7,12 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from distvec.array.core.handle import Handle, check_session
+from distvec.array.core.handle import Handle, check_session, is_broadcastable
 from distvec.array.core.shapes import filled
 from distvec.graph import build
 from distvec.graph.build import check_dtype
 from distvec.graph.node import Node
+from ps_backend.program.spaces import DenseSpace
 
 
 def raise_if_any(wrong: Any, error: type[Exception], message: str) -> None:
@@ -41,10 +42,16 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
         session.flush_overdue()
     if name in _EQUALITIES and any(map(_is_no_number, operands)):
         return like.like(filled(session.graph, like.shape, name == "not_equal", np.bool_))
+    on_client = False
     for operand in operands:
-        if isinstance(operand, Arithmetic) and operand._defers:
-            result: H = operand.apply_op(name, operands)
-            return result
+        if isinstance(operand, Arithmetic):
+            if operand._defers:
+                result: H = operand.apply_op(name, operands)
+                return result
+        elif isinstance(operand, np.ndarray | list | tuple):
+            on_client = True
+    if on_client:
+        operands = tuple([upload_beside(like, name, one) for one in operands])
     if name == "pow":
         _check_exponents(*operands)
     with session.holders.lock:
@@ -99,6 +106,13 @@ def operand_node(like: Handle, name: str, operand: Any) -> Node | int | float:
     if isinstance(operand, np.ndarray) and _travels(like, operand):
         return like.session.graph.client_value(operand, check_dtype(operand.dtype))
     if isinstance(operand, np.ndarray | list | tuple):
+        values = np.asarray(operand)
+        if values.size == 1 and values.ndim <= like.ndim:
+            return like.session.graph.constant(values.item(), check_dtype(values.dtype))
+        if not is_broadcastable(values.shape, like.shape):
+            raise ValueError(
+                f"operands could not be broadcast together with shapes {like.shape} {values.shape}"
+            )
         raise TypeError(
             f"{name}: a {type(operand).__name__} of {np.size(operand)} elements is on the client; "
             f"put it on the servers first: session.array(...)"
@@ -113,11 +127,34 @@ def as_operand(x: H, operand: Any, name: str) -> H:
     if isinstance(operand, Arithmetic):
         check_session(x.session, operand, name)
         return operand  # type: ignore[return-value]
-    given = np.asarray(operand) if isinstance(operand, list | tuple) else operand
+    given = upload_beside(x, name, operand)
+    if isinstance(given, Arithmetic):
+        return given  # type: ignore[return-value]
+    given = np.asarray(given) if isinstance(given, list | tuple) else given
     node = operand_node(x, name, given)
     if not isinstance(node, Node):
         node = x.session.graph.constant(node, np.result_type(given))
     return x.like(node)
+
+
+def upload_beside(like: Handle, name: str, operand: Any) -> Any:
+    """``operand``; an array of the client with a row for each row of ``like``, on the servers.
+
+    Eager then: one request per server. ``ValueError`` above the session's ``upload_limit``.
+    """
+    if like.node.on_client or not isinstance(operand, np.ndarray | list | tuple):
+        return operand
+    if not isinstance(like.node.type.space, DenseSpace):
+        return operand
+    values = np.asarray(operand)
+    shape = like.node.type.shape
+    if like.shape != shape or values.ndim != len(shape) or values.shape[0] != shape[0]:
+        return operand
+    check_dtype(values.dtype)
+    like.session.upload_implicitly(values.nbytes, f"{name} with a {type(operand).__name__}")
+    array = like.session.array(values)
+    like.session.uploads.add(array.node)
+    return array
 
 
 def _travels(like: Handle, operand: np.ndarray) -> bool:
