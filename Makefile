@@ -48,7 +48,8 @@ $(STAMP): pyproject.toml constraints.txt
 	[ -x $(PY) ] || $$found -m venv $(VENV) || { \
 	  echo "$$found could not make a virtual environment; on Debian and Ubuntu:" \
 	       "apt install python3-venv" >&2; rm -rf $(VENV); exit 1; }
-	$(PY) -m pip install --quiet --disable-pip-version-check \
+	@echo "Installing distvec and its dependencies into $(VENV), which takes some minutes ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[spark,plot,test]'
 	@touch $@
 
@@ -68,8 +69,8 @@ java:
 	       "install a JDK or set JAVA_HOME" >&2; exit 1; \
 	fi
 
-demo: env java  ## Train the example on Spark with two parameter servers
-	$(PY) -m examples.logistic_regression --output build/demo
+demo: java env  ## Train the example on Spark with two parameter servers
+	@$(PY) -m examples.logistic_regression --output build/demo
 
 test: lint docs $(TORCH) $(CLASSES)  ## Lint, build the site, then all the tests, by four processes (without Java, those that need it are skipped)
 	$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --junit-xml build/test.xml $(PYTEST)
