@@ -1,4 +1,4 @@
-"""``DistArray``: what a user holds. A handle on a node; operators make new nodes."""
+"""``DistArray``, the array that users hold: a handle on a node; operators make new nodes."""
 
 from __future__ import annotations
 
@@ -426,10 +426,10 @@ class DistArray(Arithmetic):
 
 
 class ReadonlySlice(DistArray):
-    """What a slice of an array gave. Nothing is assigned into it: that would not reach the array.
+    """Represent a slice of an array. It cannot be assigned to: the array would not change.
 
-    ``x[1:3] += 1`` and ``x[1:3] = y`` assign to ``x``. What is computed from a window is an array
-    like any other, and so is its copy.
+    ``x[1:3] += 1`` and ``x[1:3] = y`` assign to ``x``. The result of an operation on a slice is an
+    array like any other, and so is a copy of the slice.
     """
 
     __slots__ = ()

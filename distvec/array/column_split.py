@@ -1,13 +1,14 @@
-"""Tables that are split over the servers by their columns: ``T.T``, and ``ps.space(n, "columns")``.
+"""Tables that are split over the servers by columns: ``T.T``, and ``ps.space(n, "columns")``.
 
 Servers and planner know one split, by axis 0. A table of shape ``(n, k)`` that is split by columns
-is an array whose servers have its transpose, ``x.table`` of shape ``(k, n)``. Three rules make of
-it an array like any other:
+stands for its transpose on the servers, ``x.table`` of shape ``(k, n)``. Three rules make it an
+array like any other:
 
-1. An elementwise operation on it is that of the table, beside operands with their axes exchanged.
-2. A function along an axis is done to the table along the other one (``supports_column_split``).
-3. Everything else reads ``x.node``, the same elements split by rows, which go from server to
-   server, and changes the array by ``x.assign``, which takes them back.
+1. An elementwise operation runs on the transpose, with the axes of the other operands exchanged.
+2. A function along an axis runs on the transpose, along the other axis
+   (``supports_column_split``).
+3. Everything else reads ``x.node``, the same elements redistributed by rows, and changes the array
+   by ``x.assign``, which takes them back.
 """
 
 from __future__ import annotations

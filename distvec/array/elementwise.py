@@ -1,7 +1,7 @@
-"""Elementwise functions: one per row of the op table, and those composed of them; comparisons.
+"""Elementwise functions: one per row of the op table, and functions composed of them; comparisons.
 
-All are lazy and cost no message, but for comparisons that give a Python ``bool``: these evaluate,
-which counts as implicit. What a complex number would have more of is known here: nothing.
+All are lazy and send no request, except comparisons that give a Python ``bool``: these are
+implicit evaluations. Functions for complex numbers are trivial, as all elements are real.
 """
 
 from __future__ import annotations
@@ -502,7 +502,7 @@ def imag(x: A) -> A:
 
 
 def angle(z: A, deg: bool = False) -> A:
-    """0 of what is positive, pi (180 degrees) of what is negative."""
+    """Return the angle of each real element: 0 for x >= 0, pi (180 degrees) for x < 0."""
     result = elementwise(as_array("angle", z), "atan2", 0, z)
     return result * (180 / math.pi) if deg else result
 
@@ -518,12 +518,12 @@ def iscomplex(x: A) -> A:
 
 
 def isposinf(x: A, out: Any = None) -> A:
-    """Where ``x`` is infinity."""
+    """Test whether each element is plus infinity."""
     return store(out, _equals(as_array("isposinf", x), np.inf), "isposinf")
 
 
 def isneginf(x: A, out: Any = None) -> A:
-    """Where ``x`` is minus infinity."""
+    """Test whether each element is minus infinity."""
     return store(out, _equals(as_array("isneginf", x), -np.inf), "isneginf")
 
 

@@ -1,6 +1,6 @@
-"""What to type instead, where somebody who knows NumPy (or Spark) types what is not there.
+"""Hints for names of NumPy (or Spark) that distvec does not have: the code to write instead.
 
-Not many of NumPy's functions need a reason of their own: of the others the values are pulled.
+Few of NumPy's functions need a reason of their own; for the others the hint is to pull the values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Products of vectors and tables: inner products, ``@``, and norms.
 
-What joins two arrays along their split axis 0 (``x @ y``, ``x @ T``, ``T.T @ U``) comes to the
-client: a number, a row, a small table. What goes along the rows (``T @ v``, ``T @ S``) takes a
-small operand to the servers and stays there.
+Products along the split axis 0 (``x @ y``, ``x @ T``, ``T.T @ U``) come to the client: a number, a
+row, a small table. Products along the rows (``T @ v``, ``T @ S``) send a small operand to the
+servers; the result stays there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random arrays whose bits depend on seed and index alone, not on the number of servers."""
+"""Random arrays: seed and index alone decide each element, for any number of servers."""
 
 from __future__ import annotations
 

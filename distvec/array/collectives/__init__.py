@@ -1,1 +1,1 @@
-"""Functions for which elements change place, and so server: scans, sorts, what indices name."""
+"""Functions that move elements between servers: scans, sorts, searches, gathers and scatters."""

@@ -1,7 +1,7 @@
-"""How a collective is added to the graph; values that indices on the servers scatter; counting.
+"""Add collectives to the graph; scatter values by indices on the servers; count values.
 
-A scatter sends pairs of an index and a value to who holds the place: two messages to each server,
-and 16 bytes for each pair of float64 that changes servers.
+A scatter sends pairs of an index and a value to the server that holds the place: two requests per
+server, and 16 bytes for each float64 pair that changes servers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def collective(
     types: Sequence[NodeType],
     params: Sequence[int] = (),
 ) -> list[Any]:
-    """The outputs, of ``types``, of the movement ``kind``; lazy.
+    """Return the outputs, of ``types``, of the collective ``kind``; lazy.
 
-    ``arrays`` are on the servers; ``operands``, small arrays, are kept by the client or are those
-    of NumPy. Outputs that nobody holds when the others are computed are not made. One message for
-    each phase; one for all of them where a single server has the arrays, since they are short.
+    ``arrays`` are on the servers; ``operands`` are small arrays on the client, ours or NumPy's.
+    Outputs without a live reference are not computed. Each phase costs one request per server; all
+    phases together cost one if a single server holds the arrays.
     """
     like = arrays[0]
     made = [array.materialized() for array in arrays]  # selections are compacted first
@@ -55,9 +55,9 @@ def collective(
 
 
 def least_and_greatest(x: Any, what: str) -> tuple[Any, Any]:
-    """The least and the greatest element, which ``what`` needs: an implicit evaluation.
+    """Return the least and the greatest element; an implicit evaluation, counted for ``what``.
 
-    Those of a stored array are known from then on.
+    The results for a stored array are cached.
     """
     session = x.session
     found: tuple[Any, Any] | None = session.extremes.get(x.node)
@@ -86,9 +86,11 @@ def are_in_range(indices: Arithmetic, length: int) -> bool:
 
 
 def scatter_now(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:
-    """As ``scatter``, for who changes ``x``: where an index is out of range, which is looked up
-    in one message the first time that ``indices`` are used, the ``IndexError`` comes at once, and
-    ``x`` is what it was."""
+    """Scatter into ``x`` and raise ``IndexError`` immediately if an index is out of range.
+
+    The indices are checked with one request the first time that they are used. ``x`` does not
+    change.
+    """
     result = scatter(x, way, indices, values)
     if not are_in_range(indices, len(x)):
         x.session.compute(result)
@@ -96,12 +98,12 @@ def scatter_now(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:
 
 
 def scatter(x: Arithmetic, way: str, indices: Any, values: Any) -> Any:
-    """``x`` with each of ``values``, in the order of ``indices``, joined to the row there.
+    """Return ``x`` with ``values`` joined to its rows at ``indices``, in their order.
 
     ``indices``: integers, negative ones from the end, of shape ``(m,)``, or ``(m, j)`` into a
-    vector. ``values``: a number, a row, or what ``(*indices.shape, *row)`` is broadcast of. ``way``
-    is ``"assign"`` or the name of a ufunc; repeated indices count each, in their order. Same bits
-    as NumPy's. Who evaluates it gets the ``IndexError`` for an index that is out of range.
+    vector. ``values``: a number, a row, or an array that broadcasts to ``(*indices.shape, *row)``.
+    ``way`` is ``"assign"`` or the name of a ufunc; each repeated index counts, in order. Results
+    are bitwise equal to NumPy's. The evaluation raises ``IndexError`` if an index is out of range.
     """
     check_session(x.session, indices, "indices")
     if indices.ndim > 1 and x.ndim > 1:
@@ -147,7 +149,7 @@ def _values(x: Arithmetic, indices: Any, values: Any, shape: tuple[int, ...]) ->
 
 
 def _of_all(x: Arithmetic, values: Any, shape: tuple[int, ...]) -> Any:
-    """What is the same for all, as the client keeps it."""
+    """Return a value that is the same for all rows, stored on the client."""
     if not isinstance(values, Arithmetic):
         return values.reshape(shape)
     if values.shape != shape:
@@ -160,14 +162,15 @@ MOST_KEPT = 1 << 14
 
 
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
-    """How often each number is in ``x``, integers of 0 or more; or the sum of its weights.
+    """Count how often each number occurs in ``x``, integers of 0 or more; or sum its weights.
 
-    As long as the greatest number asks for: an implicit evaluation of one message, the first time
-    that a stored ``x`` is counted. Up to 16,384 counts are kept by the client: two messages to each
-    server, lazily. More make an array on the servers: each 1, or weight, goes to who holds the
-    place, in the order of ``x``, so with NumPy's bits; two messages, and 16 bytes for each weight
-    that changes servers. (Of few numbers weights are added block by block: same bits on any number
-    of servers, but the last ones may not be NumPy's.)
+    The result is one longer than the greatest number. Finding it is an implicit evaluation of one
+    request, the first time that a stored ``x`` is counted. Up to 16,384 counts are stored on the
+    client: two requests per server, lazy. More counts make an array on the servers: each 1, or
+    weight, goes to the server that holds the place, in the order of ``x``, so the result is
+    bitwise equal to NumPy's; two requests, and 16 bytes for each weight that changes servers. (Few
+    counts of weights are summed block by block: bitwise identical for any number of servers, but
+    the last bits can differ from NumPy's.)
     """
     session = common_session(x, weights, "bincount")
     numbers = _numbers(session, x)
@@ -219,7 +222,7 @@ def _length(numbers: Any) -> int:
 
 
 def common_session(first: Any, second: Any, name: str) -> Any:
-    """The session of those of both that are ours."""
+    """Return the session of the DistArrays among both operands."""
     ours = [one for one in (first, second) if isinstance(one, Arithmetic)]
     if not ours:
         raise TypeError(

@@ -1,7 +1,7 @@
-"""Histograms of one vector, and of pairs: which bins there are, and what is in each of them.
+"""Histograms of one vector, and of pairs: their bins, and the counts.
 
-The edges of the bins are few, and kept by the client, and so are the counts. Source of the rules
-for bins: ``numpy.histogram_bin_edges``.
+Edges and counts are few and are stored on the client. Source of the rules for bins:
+``numpy.histogram_bin_edges``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ps_backend.program.types import client_type
 
 
 class Bins(NamedTuple):
-    """The edges, and where bins of one width begin and end."""
+    """The edges, and the first and last one if all bins have one width."""
 
     edges: npt.NDArray[Any]
     limits: tuple[Any, ...] = ()
@@ -42,11 +42,11 @@ class Bins(NamedTuple):
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, Any]:
-    """How many elements are in each bin, or their weights, and the edges of the bins.
+    """Count the elements in each bin, or sum their weights; return counts and edges.
 
-    Two messages to each server, lazily; another one before, an implicit evaluation, where ``bins``
-    is a number (or a rule) and ``range`` is not given, as the least and the greatest element
-    decide then. Weights are added block by block: same bits on any number of servers.
+    Two requests per server, lazy. If ``bins`` is a number (or a rule) and ``range`` is not given,
+    the least and the greatest element are found first, an implicit evaluation. Weights are summed
+    block by block: bitwise identical for any number of servers.
     """
     session = common_session(a, weights, "histogram")
     values = as_vector(session, a)
@@ -216,12 +216,11 @@ _WIDTHS: dict[str, Callable[[Any, float], float]] = {
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Any, list[Any]]:
-    """``numpy.histogramdd`` of one or two columns: a count for each pair of bins, as floats, and
-    the edges of the bins. The client keeps them.
+    """Count pairs of one or two columns in bins, as ``numpy.histogramdd``; return counts and edges.
 
-    A ``bincount`` of the numbers of the pairs. Before that, where ``bins`` is a number and
-    ``range`` is not given, the least and the greatest element of each column: an implicit
-    evaluation.
+    The counts are floats, stored on the client, made by ``bincount``. If ``bins`` is a number and
+    ``range`` is not given, the least and the greatest element of each column are found first, an
+    implicit evaluation.
     """
     columns = _columns(sample)
     if len(columns) > MOST_RANK:

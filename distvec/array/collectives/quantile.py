@@ -1,10 +1,10 @@
-"""``median``, ``quantile``, ``percentile``, and those of what is not NaN; lazy.
+"""``median``, ``quantile``, ``percentile``, and their variants that ignore NaN; lazy.
 
-Along axis 0, and over all elements, two messages to each server, which sort their parts; only what
-is around the wanted elements leaves them. What leaves NaN out is counted before, in one more. Along
-axis 1 the rows are sorted where they are.
+Along axis 0, and over all elements, two requests per server. Each server sorts its part and sends
+only the neighbourhood of the wanted elements. The variants that ignore NaN count the elements
+first, in one more request. Along axis 1 each row is sorted on its server.
 
-Lazy, so what NumPy warns of when it meets the values (all are NaN) is NaN here without a warning.
+NumPy warns if all elements are NaN; here the result is NaN without a warning, as it is lazy.
 
 Source of the methods: R. J. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages", The
 American Statistician 50 (1996). Counts and quantiles are arrays of NumPy or lazy ones.
@@ -145,7 +145,7 @@ def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
     keepdims: Any = NOT_GIVEN,
 ) -> Any:  # fmt: skip
-    """``median`` of what is not NaN; NaN where nothing is left: ``numpy.nanmedian``."""
+    """Return the median without NaN elements: ``numpy.nanmedian``; NaN for all-NaN slices."""
     return _median("nanmedian", a, axis, out, keepdims)
 
 
@@ -157,11 +157,12 @@ def _of_fractions(name: str) -> Callable[..., Any]:
         return _quantiles(name, a, q, axis, out, method, keepdims, weights)
 
     function.__name__ = function.__qualname__ = name
-    what = "percentiles" if name.endswith("percentile") else "quantiles"
-    of = "what is not NaN" if name.startswith("nan") else "all elements along an axis"
+    places = "percentiles" if name.endswith("percentile") else "quantiles"
+    elements = "elements that are not NaN" if name.startswith("nan") else "all elements"
     function.__doc__ = (
-        f"The {what} ``q`` of {of}, by any of NumPy's methods: ``numpy.{name}``. ``weights`` with "
-        f'``method="inverted_cdf"``: an implicit evaluation, which looks at them.'
+        f"Return the {places} ``q`` of {elements}, or along an axis: ``numpy.{name}``.\n\n"
+        f'All of its methods are supported. ``weights`` need ``method="inverted_cdf"``, and are '
+        f"checked with an implicit evaluation."
     )
     return function
 

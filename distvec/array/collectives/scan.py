@@ -1,17 +1,18 @@
 """Running results, ``np.cumsum`` and ``ufunc.accumulate``: scans.
 
-Along axis 0 of what is on the servers they are movements of two phases: each server computes the
-totals of its blocks, fetches those of the blocks before, 8 bytes for each block and column, and
-writes the results. Two messages to each server, in which what is computed before and after goes
-along. The bits do not depend on the number of servers.
+Along axis 0 of an array on the servers a scan has two phases. Each server computes the totals of
+its blocks, fetches the totals of the blocks before, 8 bytes for each block and column, and writes
+the results. That is two requests per server; they carry the computation before and after the
+scan, too. Results are bitwise identical for any number of servers.
 
-Integers and ``maximum``, ``minimum``, ... are exact: NumPy's. Floats are added and multiplied in
-float64 and rounded to their dtype at the end. NumPy adds ``n`` elements one after the other, so its
-sums are off by up to ``n * eps * sum(|x|)``, to the first order; here it is the ``m`` elements of a
-block, and then at most 1024 blocks: ``(m + 1024) * eps * sum(|x|)``. Sums of what is not negative
-never fall. Source: Higham, Accuracy and Stability of Numerical Algorithms (2002), section 4.2.
+Integers and ``maximum``, ``minimum``, ... are exact, as in NumPy. Floats are added and multiplied
+in float64 and rounded to their dtype at the end. NumPy adds ``n`` elements one by one, so its
+sums are off by up to ``n * eps * sum(|x|)``, to the first order. Here it is the ``m`` elements of
+a block, and then at most 1024 blocks: ``(m + 1024) * eps * sum(|x|)``. Sums of non-negative
+elements never decrease. Source: Higham, Accuracy and Stability of Numerical Algorithms (2002),
+section 4.2.
 
-Along axis 1 of a table nothing moves; of small arrays the client computes them.
+Along axis 1 of a table no data is transferred; the client computes scans of small arrays.
 """
 
 from __future__ import annotations
@@ -146,12 +147,12 @@ def cumprod(
 
 
 def nancumsum(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
-    """Running sums of what is not NaN; lazy."""
+    """Return running sums, with NaN counted as 0; lazy."""
     return cumsum(_without_nan(a, 0), axis, dtype, out)  # type: ignore[no-any-return]
 
 
 def nancumprod(a: A, axis: Any = None, dtype: Any = None, out: Any = None) -> A:
-    """Running products of what is not NaN; lazy."""
+    """Return running products, with NaN counted as 1; lazy."""
     return cumprod(_without_nan(a, 1), axis, dtype, out)  # type: ignore[no-any-return]
 
 
@@ -234,7 +235,7 @@ def _scan(x: A, scan: Scan, axis: Any, dtype: Any) -> A:
 
 
 def scan_of(ufunc: np.ufunc, method: str) -> Scan:
-    """The row of a ufunc in the table. ``TypeError``, of its ``method``, if there is none."""
+    """Return the row of a ufunc in the table of scans. ``TypeError`` if it has no row."""
     scan = SCANS.get(ufunc.__name__)
     if scan is None or scan.ufunc is not ufunc:
         raise TypeError(
@@ -307,11 +308,11 @@ def _last(ufunc: np.ufunc, x: Any, axis: int, dtype: Any) -> Any:
 def reduceat(
     ufunc: np.ufunc, x: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
 ) -> Any:
-    """``ufunc.reduceat``: ``ufunc.reduce(x[i:j])`` for each index and the next one; lazy.
+    """Reduce ``x[i:j]`` for each index and the next one, as ``ufunc.reduceat``; lazy.
 
-    Of an index that the next one does not exceed, the element there. The last goes to the end.
-    ``indices`` are the client's. ``IndexError`` for one out of range, ``TypeError`` for a ufunc
-    that is not in the table of scans, ``NotImplementedError`` along axis 1 of what is on servers.
+    If the next index is not greater, the result is the element at the index. The last slice goes to
+    the end. ``indices`` are on the client. ``IndexError`` for an index out of range, ``TypeError``
+    for a ufunc that is not in the table of scans, ``NotImplementedError`` along axis 1 of a table.
     """
     scan, array = scan_of(ufunc, "reduceat"), as_array("reduceat", x)
     if out is not None:

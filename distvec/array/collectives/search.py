@@ -1,7 +1,7 @@
-"""Places of values in sorted arrays, and what depends on them: ``searchsorted``, ``interp``.
+"""Places of values in sorted arrays, and functions that use them: ``searchsorted``, ``interp``.
 
-Where the sorted array is small, and kept by the client, that is elementwise. Where it is on the
-servers, each value travels to the server that has its neighbours, and its place travels back.
+If the sorted array is small and on the client, the search is elementwise. If it is on the
+servers, each value goes to the server that has its neighbours, and its place comes back.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def searchsorted(
 
 
 def read_table(a: Any) -> npt.NDArray[Any]:
-    """What the client keeps, read; ``NotImplementedError`` for what is too large to travel."""
+    """Return the values on the client; ``NotImplementedError`` if they are too many to send."""
     if isinstance(a, Arithmetic):
         return np.asarray(a.session.evaluate_implicitly(a, "a table to look up in"))
     found = np.asarray(a)
@@ -107,7 +107,7 @@ def _apply_sorter(session: Any, a: Any, sorter: Any) -> Any:
 
 
 def rank_in_table(x: Any, table: npt.NDArray[Any], side: str) -> Any:
-    """Where each element of ``x`` belongs in a sorted table of its dtype that travels along."""
+    """Return the rank of each element of ``x`` in a sorted array that is sent with the program."""
     return look_up(x, "rank", np.dtype(np.int64), [table], [int(side == "right")])
 
 
@@ -181,10 +181,10 @@ _FLOAT = np.dtype(np.float64)
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
-    """The line through the points ``(xp, fp)``, ``xp`` ascending, at ``x``; float64, lazy.
+    """Interpolate between the points ``(xp, fp)``, ``xp`` ascending, at ``x``; float64, lazy.
 
-    Elementwise if the client has the points. On the servers each value finds its neighbours by a
-    search, and takes them from where they are: by four gathers. Source: ``numpy.interp``.
+    Elementwise if the points are on the client. If they are on the servers, each value finds its
+    neighbours by a search and fetches them with four gathers. Source: ``numpy.interp``.
     """
     session = common_session(x, xp if isinstance(xp, Arithmetic) else fp, "interp")
     values = x.materialized() if isinstance(x, Arithmetic) else session.array(x)

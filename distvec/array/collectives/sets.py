@@ -1,7 +1,7 @@
-"""Sets: what elements there are, each once, and what two arrays have in common.
+"""Sets: the distinct elements of an array, and operations on two sets.
 
-The elements are sorted; the servers mark where another one begins, and what is marked is the
-result, a selection. How many these are nobody knows before: their number is an evaluation.
+The elements are sorted, and the servers mark the first of equal ones; the marked elements are the
+result, a boolean-mask selection. Their number is known after an evaluation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INDEX, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 
 
 class UniqueAll(NamedTuple):
-    """What elements there are, where each is first, which of them each is, how often each is."""
+    """Distinct elements, their first indices, the inverse, and the counts."""
 
     values: Any
     indices: Any
@@ -39,14 +39,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What elements there are, and how often each is."""
+    """Distinct elements and their counts."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverse(NamedTuple):
-    """What elements there are, and which of them each is."""
+    """Distinct elements and the inverse."""
 
     values: Any
     inverse_indices: Any
@@ -56,11 +56,11 @@ def unique(
     ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
     axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
 ) -> Any:  # fmt: skip
-    """The elements in order, each once; with ``axis=0`` the rows of a table: ``numpy.unique``.
+    """Return the distinct elements in order; with ``axis=0`` the distinct rows: ``numpy.unique``.
 
-    Also where each is first, which of them each is, how often each is. Two messages to each server;
-    one that counts them where their number is needed, one that puts them together. Indices take a
-    sort of pairs; the inverse besides a scan and a scatter.
+    On request also first indices, inverse and counts. Two requests per server; one more that
+    counts them if their number is needed, one that compacts them. Indices need a sort of pairs;
+    the inverse needs a scan and a scatter as well.
     """
     x = as_array("unique", ar).materialized()
     takes_order = return_index or return_inverse
@@ -148,10 +148,10 @@ def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
     kind: Any = None,
 ) -> Any:  # fmt: skip
-    """Where ``element`` is one of ``test_elements``; lazy.
+    """Test whether each element is one of ``test_elements``; lazy.
 
-    Elementwise if the client has these. On the servers they are sorted, each element finds its
-    place among them, and is compared with what is there: a sort, a search and a gather.
+    Elementwise if these are on the client. On the servers they are sorted, and each element is
+    compared with the element at its place among them: a sort, a search and a gather.
     """
     session = common_session(element, test_elements, "isin")
     x = element.materialized() if isinstance(element, Arithmetic) else session.array(element)
@@ -205,7 +205,7 @@ def _among_sorted(x: Any, tested: Any) -> Any:
 def intersect1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
-    """What both have, sorted, each once; with ``return_indices`` where it is first in each."""
+    """Return the sorted distinct elements of both, and on request their first places."""
     ar1, ar2 = _vector(ar1, ar2), _vector(ar2, ar1)
     kind = check_dtype(np.result_type(ar1.dtype, ar2.dtype))
     if assume_unique:
@@ -231,19 +231,19 @@ def intersect1d(
 
 
 def union1d(ar1: Any, ar2: Any) -> Any:
-    """What one of both has, sorted, each once."""
+    """Return the sorted distinct elements of at least one of both."""
     return np.unique(np.concatenate((_vector(ar1, ar2), _vector(ar2, ar1))))
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """What the first has and the second has not, sorted, each once."""
+    """Return the sorted distinct elements of the first that are not in the second."""
     common_session(ar1, ar2, "setdiff1d")
     first = _vector(ar1, ar2) if assume_unique else _once(_vector(ar1, ar2))
     return get_item(first, isin(first, ar2, invert=True))
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """What one of both alone has, sorted, each once."""
+    """Return the sorted distinct elements of exactly one of both."""
     first, second = _vector(ar1, ar2), _vector(ar2, ar1)
     if assume_unique:
         ordered: Any = np.sort(np.concatenate((first, second)))

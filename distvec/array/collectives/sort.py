@@ -1,8 +1,8 @@
 """Elements in order, along an axis: ``sort``, ``argsort``, ``partition``, ``top_k``, ``lexsort``.
 
-Along axis 0 a movement: each server sorts its part, then fetches what belongs to it of the others'
-and merges it. NaN is the largest, of equal elements the first one comes first. Along the rows of a
-table nothing moves.
+Along axis 0 each server sorts its part, then fetches its share of the other parts and merges
+them. NaN is the largest; the first of equal elements comes first. Along the rows of a table no
+data is transferred.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _NAMES = {VALUES: "sort", ORDER: "argsort"}
 
 
 def sort(x: Any, /, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> Any:
-    """The elements in order along ``axis``; lazy.
+    """Return the elements in order along ``axis``; lazy.
 
-    Two messages to each server along axis 0. -0.0 comes before 0.0.
+    Two requests per server along axis 0. -0.0 comes before 0.0.
     """
     return _sort_along(x, VALUES, axis, descending)
 
 
 def argsort(x: Any, /, axis: Any = -1, *, descending: bool = False, stable: bool = True) -> Any:
-    """The indices that sort along ``axis``, int64; equal elements stay in order; lazy.
+    """Return the int64 indices that sort along ``axis``; equal elements stay in order; lazy.
 
-    Two messages to each server along axis 0.
+    Two requests per server along axis 0.
     """
     return _sort_along(x, ORDER, axis, descending)
 

@@ -1,1 +1,1 @@
-"""What every array is: a handle on a node, with a shape, operators, and conversions to values."""
+"""The base of all arrays: a handle on a node, with shape, operators, and conversions."""

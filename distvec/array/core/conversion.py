@@ -1,7 +1,7 @@
-"""What brings values to the client: asked for, or because ordinary Python needs them.
+"""Conversions that bring values to the client, on request or because ordinary Python needs them.
 
-Whoever reads a buffer has an array of their own meanwhile, so that no other thread's program takes
-over its memory: what is read is the array's value of one moment.
+The code that reads a buffer holds an array of its own meanwhile. So no program of another thread
+takes over the memory, and the values are those of one moment.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def persist(x: H) -> H:
 
 
 def buffer_of(x: Handle) -> Buffer:
-    """The buffer that holds the elements; evaluates the array first if need be.
+    """Return the buffer that holds the elements; evaluate the array first if needed.
 
-    ``TypeError`` for a number or a small array, which the client keeps. The buffer is there as long
-    as an array stands for it: ``x.copy()``, where others may change ``x``.
+    ``TypeError`` for a number or a small array, which are stored on the client. The buffer lives as
+    long as an array refers to it: take ``x.copy()`` if others can change ``x``.
     """
     (node,) = x.session.compute(x)
     if not isinstance(node.value, Buffer):
@@ -193,7 +193,7 @@ def truth(x: Handle) -> bool:
 
 
 def as_array(x: Handle, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-    """What ``np.asarray(x)`` gets; for a vector an implicit transfer of all of it."""
+    """Return the values for ``np.asarray(x)``; an implicit transfer of all elements of a vector."""
     if copy is False:
         raise ValueError("values on the servers cannot become a NumPy array without a copy")
     if dtype is not None and np.dtype(dtype).hasobject:

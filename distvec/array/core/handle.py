@@ -1,9 +1,9 @@
-"""What every array is: a handle on a node of its session's graph; threads change it one by one.
+"""The base of all arrays: a handle on a node of a graph, changed by one thread at a time.
 
-New arrays of new nodes: the graph is entered, and the result wrapped, in one place. Whoever reads a
-node to make another one of it does so under the lock of the session's live values, so that no
-program takes over the memory of what it reads. That of a selection takes evaluations, which must
-not be under that lock: they come before.
+Nodes are made, and results wrapped, in one place. The code that reads a node to make another one
+holds the lock of the session's live values, so that no program takes over the memory that it
+reads. A boolean-mask selection needs evaluations, which must not run under that lock: they come
+before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 class SessionBase(Evaluator):
-    """A session as its arrays know it: an evaluator, and where others of their kind are made."""
+    """The part of a session that its arrays use: an evaluator that makes other arrays, too."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
@@ -42,7 +42,7 @@ class SessionBase(Evaluator):
         raise NotImplementedError
 
     def select(self, values: Any, mask: Any) -> Any:
-        """The elements of the array ``values`` where ``mask``, aligned with it, is true; lazy."""
+        """Return the elements of ``values`` that the aligned ``mask`` selects; lazy."""
         raise NotImplementedError
 
     def scatter(self, x: Any, indices: Any, values: Any) -> Any:
@@ -50,7 +50,7 @@ class SessionBase(Evaluator):
         raise NotImplementedError
 
     def readonly_slice(self, values: Any) -> Any:
-        """The array ``values`` as what a slice gave."""
+        """Return the array ``values`` as a slice, which cannot be assigned to."""
         raise NotImplementedError
 
     def _transposed(self, table: Any) -> Any:
@@ -59,7 +59,7 @@ class SessionBase(Evaluator):
 
     @property
     def namespace(self) -> Any:
-        """The array API namespace whose creation functions put arrays here."""
+        """Return the array API namespace; its creation functions make arrays in this session."""
         raise NotImplementedError
 
     def joinable(self) -> Any:
@@ -82,7 +82,7 @@ class SessionBase(Evaluator):
 
 
 class HasSession(Protocol):
-    """What belongs to a session."""
+    """An object that belongs to a session."""
 
     @property
     def session(self) -> Any:
@@ -371,7 +371,7 @@ class Handle:
 
 
 def check_order(order: Any) -> None:
-    """``ValueError`` for what is no order of elements in memory. Here they stay as they are."""
+    """Raise ``ValueError`` for an unknown memory order. The order has no effect here."""
     known = isinstance(order, str) and order.upper() in {"C", "F", "A", "K"}
     if order is not None and not known:
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
@@ -380,7 +380,7 @@ def check_order(order: Any) -> None:
 def check_cast(
     dtype: np.dtype[Any], to: Any, casting: Any, instead: str = "leave out casting="
 ) -> None:
-    """``TypeError`` where the rule ``casting`` does not let ``dtype`` become another one."""
+    """Raise ``TypeError`` if the rule ``casting`` does not allow a cast of ``dtype`` to ``to``."""
     wanted = np.dtype(to)
     if casting != "unsafe" and not np.can_cast(dtype, wanted, casting):
         raise TypeError(
@@ -395,7 +395,7 @@ def is_split_by_columns(x: Any) -> bool:
 
 
 def check_split(out: Any, result: Any, name: str) -> None:
-    """``TypeError`` where ``result`` is split by columns and ``out=`` is not."""
+    """Raise ``TypeError`` if ``result`` is split by columns and ``out=`` is not."""
     if is_split_by_columns(result) and not is_split_by_columns(out):
         raise TypeError(
             f"numpy.{name}: the result is split by columns, so out= must be split by columns, "
@@ -449,10 +449,10 @@ H = TypeVar("H", bound=Handle)
 def make(
     like: H, op: str, operands: Sequence[Any], type: NodeType, params: tuple[Any, ...] = ()
 ) -> H:
-    """The array that ``op`` makes of ``operands``, in the session of ``like``; lazy.
+    """Return the array that ``op`` makes of ``operands``, in the session of ``like``; lazy.
 
-    Operands are arrays, or NumPy's, which the client keeps. What an op ``client.*`` makes of known
-    values is known.
+    Operands are arrays, ours or NumPy's, which are stored on the client. The result of an op
+    ``client.*`` on known values is known.
     """
     _settle(operands)
     session = like.session

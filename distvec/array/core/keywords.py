@@ -1,7 +1,7 @@
-"""What NumPy's functions are called with: ``where=``, ``initial=``, ``out=``, and others' names.
+"""The keywords of NumPy's functions: ``where=``, ``initial=``, ``out=``, and other names for some.
 
 ``where=`` and ``initial=`` become elementwise operations before and after a reduction, which are
-fused with it and cost no message.
+fused with it and send no request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_given(argument: Any) -> bool:
 
 
 def is_everywhere(where: Any) -> bool:
-    """Whether ``where=`` leaves nothing out."""
+    """Test whether ``where=`` selects all elements."""
     return where is True or where is NOT_GIVEN or where is np.True_
 
 
@@ -46,9 +46,9 @@ def where_mask(x: A, where: Any, name: str) -> A:
 
 
 def select_where(x: A, row: Reducer, where: Any, initial: Any) -> A:
-    """``x`` with what does not change the reduction ``row`` in it where ``where`` is false.
+    """Replace the elements of ``x`` that ``where`` leaves out by the neutral element of ``row``.
 
-    ``ValueError`` where nothing is known not to change it.
+    ``ValueError`` if the reduction has no neutral element.
     """
     if is_everywhere(where):
         return x
@@ -86,10 +86,10 @@ def accumulation_dtype(out: Any, x: Any) -> np.dtype[Any]:
 
 
 def store(out: Any, result: A, name: str, casting: str | None = None) -> A:
-    """``result`` of the function ``name``; in ``out=``, and in its dtype, if that was given.
+    """Return ``result`` of the function ``name``; store it in ``out=`` if that is given.
 
-    ``casting``: by which rule, where ``out=`` is to be of just the shape of the result: reductions
-    cast "unsafe", whatever is lost. None: as of ufuncs, by "same_kind", and stretched.
+    ``casting``: the rule, if ``out=`` must have exactly the shape of the result; reductions cast
+    "unsafe". None: as for ufuncs, by "same_kind", with broadcasting.
     """
     if not is_given(out):
         return result

@@ -26,7 +26,7 @@ H = TypeVar("H", bound=Handle)
 
 
 class Deferred(TypeError):
-    """The other operand, of a class of its own, says what the operation means."""
+    """The class of the other operand defines the operation."""
 
 
 _FAST_POWERS = {1: "positive", 2: "square", 0.5: "sqrt"}

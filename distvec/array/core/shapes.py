@@ -68,9 +68,9 @@ def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
 
 
 def on_servers(x: H) -> H:
-    """``x``; where the client keeps a small array, a copy on the servers; lazy.
+    """Return ``x``, or a copy on the servers if it is a small array on the client; lazy.
 
-    It travels with the program that needs it.
+    The copy is sent with the program that needs it.
     """
     if not x.ndim or not x.node.on_client:
         return x.copy()
@@ -103,9 +103,9 @@ def type_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> ArrayType:
 
 
 def reshape(x: H, /, shape: Any, *, copy: bool | None = None) -> H:
-    """``x`` in ``shape``, which holds as many elements in the same order; lazy.
+    """Return ``x`` in ``shape``, with as many elements in the same order; lazy.
 
-    Where rows stay whole, as from ``(n,)`` to ``(n, 1)``, nothing moves.
+    No data is transferred if rows stay whole, as from ``(n,)`` to ``(n, 1)``.
     """
     wanted = resolve_shape(x, shape)
     if wanted == x.shape:
@@ -121,7 +121,7 @@ def reshape_any(x: Any, shape: Any) -> Any:
 
 
 def resolve_shape(x: Handle, shape: Any) -> tuple[int, ...]:
-    """``shape`` with what -1 stands for."""
+    """Return ``shape`` with -1 replaced by the length that it stands for."""
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     given = [extent for extent in extents if extent != -1]
     if len(given) == len(extents) - 1:

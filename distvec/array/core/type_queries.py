@@ -1,4 +1,4 @@
-"""NumPy's functions that ask what an array is, not what is in it: the client knows; no message."""
+"""NumPy's functions that ask for properties of an array, not for values; they send no request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def min_scalar_type(a: Any) -> np.dtype[Any]:
 
 
 def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    """Whether ``a`` and ``b`` are one array: no other sees what is assigned to one."""
+    """Test whether ``a`` and ``b`` are one array; different arrays never share changes."""
     return a is b
 
 

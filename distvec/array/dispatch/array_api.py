@@ -1,7 +1,6 @@
-"""The array API namespace of a session: what ``x.__array_namespace__()`` returns.
+"""The array API namespace of a session, which ``x.__array_namespace__()`` returns.
 
-The standard's functions are those that NumPy has by the same names, with fewer parameters: a table
-says which.
+The standard's functions have the names of NumPy's, with fewer parameters; a table lists them.
 """
 
 from __future__ import annotations
@@ -141,11 +140,11 @@ def shared_names() -> frozenset[str]:
 
 
 class Namespace:
-    """Functions of the array API standard over ranks 0 to 2; creation goes to one session.
+    """Provide the functions of the array API standard for ranks 0 to 2, in one session.
 
-    Two namespaces of one session are equal. Reductions and elementwise functions beyond the
-    standard are those of ``distvec``. ``evaluate`` is an addition: it computes several lazy arrays
-    in one go, which code that runs on eager arrays too may look for.
+    Two namespaces of one session are equal. Further reductions and elementwise functions are the
+    functions of ``distvec``. ``evaluate`` is an addition: it computes several lazy arrays together;
+    code that also runs on eager arrays can test for it.
     """
 
     __name__ = "distvec"  # array-api-compat, and so SciPy, tells libraries apart by it
@@ -361,7 +360,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 
 @dataclass(frozen=True)
 class FloatLimits:
-    """What ``finfo`` returns; all numbers are Python's, as the standard has it."""
+    """The result of ``finfo``; all numbers are Python's, as the standard requires."""
 
     bits: int
     eps: float
@@ -400,10 +399,10 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
 
 
 class Info:
-    """What ``__array_namespace_info__()`` returns."""
+    """The result of ``__array_namespace_info__()``."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What is possible: masks as indices, shapes that depend on data; rank 2 at most."""
+        """Return the capabilities: masks as indices, data-dependent shapes; at most two axes."""
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
@@ -425,7 +424,7 @@ class Info:
         return {kind: np.dtype(name) for kind, name in kinds.items()}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype[Any]]:
-        """Those of the standard that there are, by name; of ``kind`` alone if given."""
+        """Return the standard's dtypes by name, or those of ``kind``."""
         check_device(device)
         found = {name: np.dtype(name) for name in DTYPES if name != "float16"}
         return {name: one for name, one in found.items() if kind is None or isdtype(one, kind)}

@@ -149,7 +149,7 @@ _RUNNING = (np.cumulative_sum, np.cumulative_prod)
 def function(
     like: Handle, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """What ``like.__array_function__`` returns. ``TypeError`` for what has no counterpart."""
+    """Return the result of ``__array_function__``; ``TypeError`` without a counterpart."""
     ours = counterparts().get(func) or _creation_function(func, like)
     if ours is None:
         raise TypeError(error_hints.missing_function(func))

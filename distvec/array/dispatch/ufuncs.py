@@ -39,12 +39,12 @@ from ps_backend.program.row_ops import JOINS
 
 
 def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
-    """``function.at(x, indices, values)``, with repeated integers each in its turn.
+    """Apply ``function.at(x, indices, values)``; each repeated integer counts, in order.
 
-    Masks and slices name nothing twice: they are lazy. So are indices on the servers, which bring
-    the values to their places in two messages. With integers of the client ``x`` is evaluated if
-    need be; ``numpy.add`` and ``numpy.subtract`` then take one message to each server that holds
-    some, others two: the elements come to the client, and go back.
+    Masks and slices name no element twice: they are lazy. So are indices on the servers, which send
+    the values to their places in two requests. Integers on the client evaluate ``x`` if needed;
+    ``numpy.add`` and ``numpy.subtract`` then take one request to each server that holds some of the
+    elements, others two: the elements come to the client, and go back.
     """
     name = f"numpy.{function.__name__}.at"
     if not isinstance(x, Arithmetic):
@@ -139,7 +139,7 @@ _FREE_KEYWORDS = {"casting": "same_kind", "order": "K", "subok": True}
 
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What ``__array_ufunc__`` returns. ``TypeError`` for a ufunc that is not in the op table."""
+    """Return the result of ``__array_ufunc__``; ``TypeError`` if no op is the ufunc."""
     if method == "reduce" and function in reducers.NAMES:
         return _reduce(function, inputs, kwargs)
     if method == "reduce" and scan.is_associative(function):

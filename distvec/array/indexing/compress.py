@@ -1,8 +1,8 @@
-"""Where a mask is true: the elements as an array of their own, and back into their places.
+"""Elements that a boolean mask selects: as an array of their own, and back into their places.
 
-How many they are decides how servers share the result, so the mask is counted first, in a message
-of its own. Then each server puts its elements together, and a view cuts them as arrays of that
-length are cut: what has to move to a neighbour moves when it is used.
+Their number decides how the result is split over servers, so the mask is counted first, in a
+request of its own. Then each server compacts its elements, and a view splits them like any array
+of that length: data moves to a neighbour when it is used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""``x[key]``: elements and rows, slices, columns, what index arrays name.
+"""``x[key]``: elements, rows, slices, columns, and elements at index arrays.
 
-All are lazy. Slices are views: what servers need of each other they fetch while they compute what
-the slices are used for. Single elements, and the few that a short index array names, come to the
-client; of a pending expression only these are computed.
+All are lazy. Slices are views: servers fetch data from each other in the computation that uses
+the slices. Single elements, and the few of a short index array, come to the client; only these
+elements of a pending expression are computed.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def take_row(x: A, index: int) -> A:
 
 
 def gather(x: A, indices: A) -> A:
-    """The rows at the integers of a vector on the servers: ``(len(indices), ...)``, there too.
+    """Return the rows at integers of a vector on the servers: ``(len(indices), ...)``, there too.
 
-    Whether all are in range is found by the servers: who evaluates this gets the ``IndexError``.
+    The servers check the indices: the evaluation raises ``IndexError`` if one is out of range.
     """
     wide = indices.astype(np.int64).materialized()
     if not len(x) and len(wide):
@@ -179,7 +179,7 @@ def read_small(array: Any) -> npt.NDArray[Any]:
 
 
 def get_item(x: Arithmetic, key: Any) -> Any:
-    """``x[key]``; lazy. Of a mask a selection, whose elements are not made."""
+    """Return ``x[key]``; lazy. A mask gives a selection, which is not compacted yet."""
     if x.is_split_by_columns:
         return x[key]  # type: ignore[index]
     if names_all(x, key):

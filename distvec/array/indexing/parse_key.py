@@ -1,4 +1,4 @@
-"""``x[key]``: what NumPy's index expressions name, axis by axis, with NumPy's errors."""
+"""``x[key]``: NumPy's index expressions, parsed axis by axis, with NumPy's errors."""
 
 from __future__ import annotations
 

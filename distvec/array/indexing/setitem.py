@@ -1,8 +1,8 @@
 """``x[parts] = value``: another array, which differs from ``x`` there.
 
-It is an expression like others: the new values where a condition holds, the old ones elsewhere. So
-assignments fuse with what is computed next, and where nobody holds the old array any more, servers
-write in its memory.
+It is an expression like others: new values if a condition holds, otherwise the old ones. So
+assignments are fused with later operations, and servers write in the memory of the old array if
+it has no live reference.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def _number_or_array(x: Arithmetic, value: Any) -> Any:
 
 
 def set_item(x: Arithmetic, key: Any, value: Any) -> None:
-    """``x[key] = value``, cast as it must, as in NumPy: the handle stands for another array.
+    """Set ``x[key] = value``, cast as in NumPy: the handle is rebound to another array.
 
-    Lazy. What is computed with the new value next is fused with the assignment.
+    Lazy. Later operations on the new value are fused with the assignment.
     """
     check_not_slice(x)
     while np.ndim(value) > x.ndim and np.shape(value)[0] == 1:  # as NumPy, which leaves them out

@@ -1,13 +1,13 @@
 """Linear algebra: decompositions of tall tables on the servers, norms, and of small arrays.
 
-``T = Q @ R``, with R of shape ``(k, k)``, which the client keeps, and Q a table on the servers. R
-alone is a reduction: one message, in the sweep that computes the table. With Q it takes two. The
-diagonal of R has no negative number, so for a table of full rank both are the same whoever computes
-them. Singular values, and what is made of them, are those of R. Least squares take the triangle of
-the table beside what it is to give.
+``T = Q @ R``, with R of shape ``(k, k)`` on the client, and Q a table on the servers. R alone is a
+reduction: one request per server, in the pass over memory that computes the table. With Q it
+takes two. The diagonal of R has no negative number, so for a table of full rank both factors are
+unique. Singular values, and functions of them, are computed from R. Least squares use the triangle
+of the table beside its right-hand sides.
 
-Of small arrays the client computes NumPy's functions, lazily: ``np.linalg.solve(X.T @ X, X.T @ y)``
-costs no message by itself; asked for, it takes one, for both products.
+The client computes NumPy's functions of small arrays, lazily: ``np.linalg.solve(X.T @ X, X.T @ y)``
+sends no request by itself; its evaluation takes one per server, for both products.
 """
 
 from __future__ import annotations
@@ -419,11 +419,12 @@ _FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    """``numpy.linalg.lstsq``: solution, residuals, rank and singular values, kept by the client.
+    """Solve least squares, as ``numpy.linalg.lstsq``: solution, residuals, rank, singular values.
 
-    Evaluated at once, since whether there are residuals depends on the rank. One message: R of the
-    columns of ``a`` and ``b`` together says all. Where ``a`` is wide, and split by columns, the
-    solution is as long as its rows, and stays on the servers.
+    The results are stored on the client. Eager, since the shape of the residuals depends on the
+    rank; one request per server, as R of the columns of ``a`` and ``b`` together gives all. If
+    ``a`` is wide, and split by columns, the solution is as long as its rows, and stays on the
+    servers.
     """
     tolerance = item(rcond) if isinstance(rcond, Arithmetic) else rcond
     if is_wide(a):
@@ -497,10 +498,10 @@ def _tolerance(a: Any, rcond: Any) -> float:
 
 
 def solve(a: Any, b: Any) -> Any:
-    """``numpy.linalg.solve``; lazy.
+    """Solve linear systems, as ``numpy.linalg.solve``; lazy.
 
-    Where ``b`` is the transpose of a tall table, as ``T.T``, so is the result: each server
-    multiplies its columns by the inverse of ``a``, in float64.
+    If ``b`` is the transpose of a tall table, as ``T.T``, so is the result: each server multiplies
+    its columns by the inverse of ``a``, in float64.
     """
     if not is_wide(b):
         return on_host(np.linalg.solve)(a, b)

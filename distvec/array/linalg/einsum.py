@@ -1,7 +1,7 @@
 """``einsum`` of vectors and tables, and products of more than two matrices; lazy.
 
-Sums of products, spelled in the other operations. The label of the split axis divides the operands:
-those that have it are combined on the servers, and what is left is small and is combined by the
+Sums of products, written with the other operations. The label of the split axis divides the
+operands: operands with the label are combined on the servers; the small rest is combined on the
 client.
 """
 
@@ -376,7 +376,7 @@ def _best_cuts(extents: Sequence[int]) -> Callable[[int, int], int]:
 
 
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    """``numpy.linalg.tensorsolve`` where the tensor is a matrix: as ``solve``."""
+    """Solve ``numpy.linalg.tensorsolve`` for a matrix, as ``solve``."""
     if axes is not None or np.ndim(b) != 1:
         raise NotImplementedError(
             "tensorsolve: arrays have at most 2 axes; write numpy.linalg.solve(A, b)"
@@ -385,7 +385,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:
-    """``numpy.linalg.tensorinv`` where the tensor is a matrix: as ``inv``."""
+    """Invert as ``numpy.linalg.tensorinv``, for a matrix, as ``inv``."""
     if ind != 1:
         raise NotImplementedError(
             f"tensorinv: ind must be 1, as arrays have at most 2 axes; got {ind}; write "

@@ -1,5 +1,5 @@
-"""Arrays made of other arrays' elements at other places: joined, split, shifted, repeated, padded.
+"""Arrays made of elements of other arrays: joined, split, shifted, repeated, padded.
 
-All of it is lazy, and made of views, conditions on the index, and what is elementwise: it fuses
-with what comes before and after, and servers fetch from each other only what lands elsewhere.
+All are lazy, made of views, conditions on the index, and elementwise operations. They are fused
+with the operations before and after, and servers fetch only elements that change servers.
 """

@@ -1,4 +1,4 @@
-"""Diagonals of tables, and what lies above and below them."""
+"""Diagonals of tables, and the triangles above and below them."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def _kept_where(x: Any, op: str, k: int) -> Any:
 
 
 def tril(m: Any, k: int = 0) -> Any:
-    """The elements up to the ``k``-th diagonal, zeros above it; lazy, and nothing moves."""
+    """Return the elements up to the ``k``-th diagonal, zeros above it; lazy, no data transfer."""
     if m.is_split_by_columns:
         return transpose(triu(m.table, -k))
     return _kept_where(m, "less_equal", operator.index(k))
 
 
 def triu(m: Any, k: int = 0) -> Any:
-    """The elements from the ``k``-th diagonal on, zeros below it; lazy, and nothing moves."""
+    """Return the elements from the ``k``-th diagonal on, zeros below it; lazy, no data transfer."""
     if m.is_split_by_columns:
         return transpose(tril(m.table, -k))
     return _kept_where(m, "greater_equal", operator.index(k))
@@ -198,7 +198,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """The powers of each element as a row, falling: ``numpy.vander``. Lazy, and nothing moves."""
+    """Return falling powers of each element as a row: ``numpy.vander``. Lazy, no data transfer."""
     if x.ndim != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
     count = len(x) if N is None else operator.index(N)

@@ -1,6 +1,7 @@
-"""Differences, slopes and sums of neighbouring elements, and of a kernel along a vector. Lazy.
+"""Differences, slopes and sums of neighbouring elements, and convolutions. Lazy.
 
-Along axis 0 they are views of one array: a sweep, and what crosses the borders of servers.
+Along axis 0 they are views of one array: one pass over memory, and the elements at the borders of
+servers.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from distvec.array.transposed import supports_column_split
 def diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
 ) -> Any:
-    """Differences of neighbours, ``n`` times: ``numpy.diff``. One sweep, and one message.
+    """Return differences of neighbours, ``n`` times: ``numpy.diff``. One pass, one request.
 
-    ``prepend`` and ``append``: what stands before and after, a number or an array.
+    ``prepend`` and ``append``: values before and after, a number or an array.
     """
     array_among("diff", (a,))
     if n == 0:
@@ -146,10 +147,10 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.28318
 
 @supports_column_split(unnamed=(0, 1))
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """Slopes along each axis, of second order within: ``numpy.gradient``. One sweep an axis.
+    """Return slopes along each axis, of second order inside: ``numpy.gradient``. One pass per axis.
 
-    ``varargs``: one distance, one for each axis, or the coordinates. Where these are on the servers
-    nobody looks whether all distances are equal, and the formula is that of unequal ones.
+    ``varargs``: one distance, one for each axis, or the coordinates. Coordinates on the servers are
+    not tested for equal distances; they use the formula for unequal ones.
     """
     array_among("gradient", (f, *varargs))
     if not isinstance(f, Arithmetic):

@@ -19,10 +19,10 @@ from distvec.array.transposed import transpose
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    """The coordinates of each point of a grid of two vectors, as tables: ``numpy.meshgrid``. Lazy.
+    """Return the coordinates of a grid of two vectors as tables: ``numpy.meshgrid``. Lazy.
 
-    Rows are along the shorter vector: where that is not the order that ``indexing`` says, the
-    tables are split by columns. The shorter vector goes to every server.
+    Rows lie along the shorter vector. If ``indexing`` asks for the other order, the tables are
+    split by columns. The shorter vector goes to every server.
     """
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
@@ -105,9 +105,9 @@ def _is_kept(x: Any) -> bool:
 
 
 def kron(a: Any, b: Any) -> Any:
-    """Each element of ``a`` times all of ``b``: ``numpy.kron``, of vectors and tables. Lazy.
+    """Return the Kronecker product of vectors and tables: ``numpy.kron``. Lazy.
 
-    One of both is small. If it is ``b``, two messages: a table with what becomes of each row of
+    One operand is small. If it is ``b``, two requests: a table with the products of each row of
     ``a``, then a view of it. If it is ``a``, of a few elements, one.
     """
     first, second = as_joinable("kron", (a, b))
@@ -155,7 +155,7 @@ def _blocks(first: Any, second: Any) -> Any:
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None
 ) -> Any:
-    """The vector products of rows of three elements: ``numpy.cross``. Lazy, and nothing moves."""
+    """Return vector products of rows of three elements: ``numpy.cross``. Lazy, no data transfer."""
     first, second = as_joinable("cross", (a, b))
     axes = (axis,) * 3 if axis is not None else (axisa, axisb, axisc)
     ranks = (first.ndim, second.ndim, max(first.ndim, second.ndim))

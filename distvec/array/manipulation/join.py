@@ -1,8 +1,8 @@
 """Arrays put together: end to end, side by side, as rows or as columns of a table.
 
-End to end along axis 0, which piece a slot reads is a condition on its index: a piece is read at
-other slots, by a view; what is made of pieces is one sweep, whose servers fetch from each other
-what lands elsewhere than it was. Small arrays that the client keeps are joined there.
+End to end along axis 0, a condition on the index selects the piece, and a view reads the piece at
+other places. The result is computed in one pass, and servers fetch only elements that change
+servers. Small arrays on the client are joined there.
 """
 
 from __future__ import annotations
@@ -146,11 +146,11 @@ def join_on_host(name: str, arrays: Sequence[Any], axis: int) -> Any:
 def concatenate(
     arrays: Sequence[Any], axis: Any = 0, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """``arrays`` one after the other along ``axis``; ``numpy.concatenate``. Lazy.
+    """Join ``arrays`` along ``axis``: ``numpy.concatenate``. Lazy.
 
-    Some may be NumPy's, or kept by the client. Along axis 0 servers fetch what lands elsewhere, in
-    the sweep that uses it; along axis 1 nothing moves. More than ``MOST_TRAVELLING`` elements of
-    NumPy's are put on the servers at once.
+    Some can be NumPy's, or be stored on the client. Along axis 0 servers fetch elements that
+    change servers, in the pass that uses them; along axis 1 no data is transferred. NumPy arrays
+    of more than ``MOST_TRAVELLING`` elements are copied to the servers immediately.
     """
     given = as_joinable("concatenate", arrays)
     if axis is not None and _are_split_by_columns(given):
@@ -175,10 +175,10 @@ def _are_split_by_columns(given: Sequence[Any]) -> bool:
 def stack(
     arrays: Sequence[Any], axis: Any = 0, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """Vectors of one length as columns, ``axis=1``, or as the rows of a table; lazy.
+    """Join vectors of one length as columns, ``axis=1``, or as the rows of a table; lazy.
 
-    Nothing moves: with vectors as rows, the table is split by columns. Small arrays of the client
-    are stacked there.
+    No data is transferred: with vectors as rows, the table is split by columns. Small arrays on the
+    client are stacked there.
     """
     given = as_joinable("stack", arrays)
     if len({one.shape for one in given}) > 1:
@@ -198,7 +198,7 @@ def stack(
 
 
 def column_stack(tup: Sequence[Any]) -> Any:
-    """Vectors and tables of one length as the columns of a table; lazy, and nothing moves."""
+    """Join vectors and tables of one length as the columns of a table; lazy, no data transfer."""
     given = as_joinable("column_stack", tup)
     return concatenate(
         [one if one.ndim == 2 else reshape_any(one, (-1, 1)) for one in given], axis=1
@@ -243,7 +243,7 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 
 def block(arrays: Any) -> Any:
-    """A table of blocks: lists of what is side by side, in a list of what is below: lazy."""
+    """Join blocks to a table: lists of blocks side by side, in a list from top to bottom; lazy."""
     if not isinstance(arrays, list):
         return arrays.copy()
     if not arrays:

@@ -24,9 +24,9 @@ def part(x: Any, axis: int, start: int | None, stop: int | None, step: int | Non
 
 
 def flip(m: Any, axis: Any = None) -> Any:
-    """Backwards along ``axis``, or along all axes: ``numpy.flip``. A view.
+    """Reverse the elements along ``axis``, or along all axes: ``numpy.flip``. A view.
 
-    Along axis 0 servers fetch what lands elsewhere, which may be all, where it is used.
+    Along axis 0 servers fetch elements that change servers, possibly all, if the view is used.
     """
     axes = range(m.ndim) if axis is None else normalize_axis_tuple(axis, m.ndim)
     backwards = slice(None, None, -1)
@@ -112,7 +112,7 @@ def _rolled_flat(a: Any, by: int) -> Any:
 
 
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """Axes at other places, the others in their order: ``numpy.moveaxis``. Nothing moves."""
+    """Move axes to other places; the others stay in order: ``numpy.moveaxis``. No data transfer."""
     given = normalize_axis_tuple(source, a.ndim, "source")
     wanted = normalize_axis_tuple(destination, a.ndim, "destination")
     if len(given) != len(wanted):
@@ -162,7 +162,7 @@ def _differ(a: Any, axis1: int, axis2: int) -> bool:
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """``axis`` put before ``start``: ``numpy.rollaxis``. Nothing moves."""
+    """Move ``axis`` before ``start``: ``numpy.rollaxis``. No data transfer."""
     along = normalize_axis_index(axis, a.ndim)
     before = start + a.ndim if start < 0 else start
     if not 0 <= before <= a.ndim:
@@ -188,7 +188,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """As ``array_split``, but pieces of one length; ``ValueError`` where that cannot be."""
+    """Split as ``array_split``, in pieces of one length; ``ValueError`` if that is impossible."""
     along = normalize_axis_index(axis, ary.ndim)
     if not np.ndim(indices_or_sections) and ary.shape[along] % int(indices_or_sections):
         raise ValueError("array split does not result in an equal division")
