@@ -49,8 +49,8 @@ def _function(name: str) -> Callable[..., Any]:
     def unary(x: A, /) -> A:
         return cast(A, apply(name, x))
 
-    def binary(x1: A | npt.ArrayLike, x2: A | npt.ArrayLike, /) -> A:
-        return cast(A, apply(name, x1, x2))
+    def binary(x1: Arithmetic | npt.ArrayLike, x2: Arithmetic | npt.ArrayLike, /) -> Any:
+        return apply(name, x1, x2)
 
     row = ops.TABLE[name]
     function: Callable[..., Any] = unary if row.arity == 1 else binary
@@ -124,7 +124,11 @@ def _round(x: A, decimals: int) -> A:
     return elementwise(x, reduce, apply("round", elementwise(x, enlarge, x, scale)), scale)
 
 
-def where(condition: A | npt.ArrayLike, x: A | npt.ArrayLike, y: A | npt.ArrayLike) -> A:
+def where(
+    condition: Arithmetic | npt.ArrayLike,
+    x: Arithmetic | npt.ArrayLike,
+    y: Arithmetic | npt.ArrayLike,
+) -> Any:
     """Choose elements of ``x`` or ``y`` by a condition.
 
     Parameters
@@ -159,7 +163,7 @@ def where(condition: A | npt.ArrayLike, x: A | npt.ArrayLike, y: A | npt.ArrayLi
     >>> dv.where(x > 0, x, 0.0)
     DistArray([0., 2., 0.], dtype=float64, shape=(3,))
     """
-    return apply("where", condition, x, y)  # type: ignore[no-any-return]
+    return apply("where", condition, x, y)
 
 
 def clip(
@@ -554,12 +558,12 @@ def _equals(x: A, value: float) -> A:
 
 
 def isclose(
-    a: A | npt.ArrayLike,
-    b: A | npt.ArrayLike,
-    rtol: A | npt.ArrayLike = 1e-5,
-    atol: A | npt.ArrayLike = 1e-8,
+    a: Arithmetic | npt.ArrayLike,
+    b: Arithmetic | npt.ArrayLike,
+    rtol: Arithmetic | npt.ArrayLike = 1e-5,
+    atol: Arithmetic | npt.ArrayLike = 1e-8,
     equal_nan: bool = False,
-) -> A:
+) -> Any:
     """Test which elements of two arrays are close.
 
     Elements are close if ``|a - b| <= atol + rtol * |b|``, or if they are equal.
@@ -601,7 +605,7 @@ def isclose(
         result = result | apply(
             "logical_and", _apply_test("isnan", a), _apply_test("isnan", expected)
         )
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def put_operands(name: str, *operands: Any) -> list[Any]:

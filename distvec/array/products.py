@@ -36,7 +36,9 @@ _FLOAT = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
 
 
-def dot(x: A | npt.ArrayLike, y: A | npt.ArrayLike, out: A | None = None) -> A:
+def dot(
+    x: Arithmetic | npt.ArrayLike, y: Arithmetic | npt.ArrayLike, out: Arithmetic | None = None
+) -> Any:
     """Compute the dot product of two arrays.
 
     Parameters
@@ -81,10 +83,12 @@ def dot(x: A | npt.ArrayLike, y: A | npt.ArrayLike, out: A | None = None) -> A:
         result = elementwise(first, "multiply", first, second)
     else:
         result = _product(first, second, "dot")
-    return store(out, result, "dot", "no")  # type: ignore[no-any-return]
+    return store(out, result, "dot", "no")
 
 
-def matmul(x: A | npt.ArrayLike, y: A | npt.ArrayLike, out: A | None = None) -> A:
+def matmul(
+    x: Arithmetic | npt.ArrayLike, y: Arithmetic | npt.ArrayLike, out: Arithmetic | None = None
+) -> Any:
     """Multiply vectors and tables, ``x @ y``.
 
     Parameters
@@ -122,7 +126,7 @@ def matmul(x: A | npt.ArrayLike, y: A | npt.ArrayLike, out: A | None = None) -> 
     >>> dv.matmul(T, np.array([1.0, 1.0]))
     DistArray([3., 7.], dtype=float64, shape=(2,))
     """
-    return store(out, _matmul(x, y), "matmul", "same_kind")  # type: ignore[no-any-return]
+    return store(out, _matmul(x, y), "matmul", "same_kind")
 
 
 def matmul_in_place(x: Any, y: Any) -> Any:

@@ -9,7 +9,7 @@ import operator
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Any, cast
+from typing import Any, Concatenate, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -174,8 +174,8 @@ def _reduce_with_keywords(
     return store(out, elementwise(x, "where", nothing, element, element), name, "unsafe")
 
 
-@cache
-def reduction_function(name: str) -> Callable[..., Any]:
+@cache  # type: ignore[arg-type]
+def reduction_function(name: str) -> Callable[Concatenate[A, ...], A]:
     """The function of one row of the table, with the parameters of NumPy's."""
     row = REDUCERS[name]
 

@@ -241,7 +241,7 @@ def average(
     returned: bool = False,
     *,
     keepdims: bool = False,
-) -> A | tuple[A, A]:
+) -> Any:
     """Compute the weighted average, of all elements or along an axis.
 
     Parameters

@@ -363,7 +363,9 @@ _FLOAT = np.dtype(np.float64)
 
 
 def linear_recurrence(
-    a: A | npt.ArrayLike, b: A | npt.ArrayLike, initial: A | npt.ArrayLike = 0.0
+    a: Arithmetic | npt.ArrayLike,
+    b: Arithmetic | npt.ArrayLike,
+    initial: Arithmetic | npt.ArrayLike = 0.0,
 ) -> Any:
     """Solve the linear recurrence ``y[t] = a[t] * y[t - 1] + b[t]`` along axis 0.
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from distvec.array.collectives.core import as_vector, collective, common_session
 from distvec.array.core.handle import check_session, make
-from distvec.array.core.operators import A, Arithmetic
+from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import apply, where
 from distvec.array.indexing.getitem import get_item
@@ -26,11 +26,11 @@ from ps_backend.program.types import array_type
 
 
 def searchsorted(
-    a: A | npt.ArrayLike,
-    v: A | npt.ArrayLike,
+    a: Arithmetic | npt.ArrayLike,
+    v: Arithmetic | npt.ArrayLike,
     side: Literal["left", "right"] = "left",
-    sorter: A | npt.ArrayLike | None = None,
-) -> A:
+    sorter: Arithmetic | npt.ArrayLike | None = None,
+) -> Any:
     """Find the indices at which values would be inserted into a sorted vector.
 
     Parameters
@@ -80,8 +80,8 @@ def searchsorted(
     kind = check_dtype(np.result_type(table.dtype, values.dtype))
     found = values.materialized() if isinstance(values, Arithmetic) else session.array(values)
     if isinstance(table, Arithmetic) and not table.node.on_client:
-        return _found_on_servers(table.materialized().astype(kind), found.astype(kind), side)  # type: ignore[no-any-return]
-    return rank_in_table(found.astype(kind), read_table(table).astype(kind), side)  # type: ignore[no-any-return]
+        return _found_on_servers(table.materialized().astype(kind), found.astype(kind), side)
+    return rank_in_table(found.astype(kind), read_table(table).astype(kind), side)
 
 
 def read_table(a: Any) -> npt.NDArray[Any]:

@@ -143,7 +143,7 @@ def trace(
     >>> ps.array([[1, 2], [3, 4]]).trace()
     DistArray(5, dtype=int64, shape=())
     """
-    return sum(diagonal(a, offset, axis1, axis2), dtype=dtype, out=out)  # type: ignore[no-any-return]
+    return sum(diagonal(a, offset, axis1, axis2), dtype=dtype, out=out)
 
 
 def diag(v: Any, k: int = 0) -> Any:

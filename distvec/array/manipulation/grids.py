@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array.core.handle import host_array
-from distvec.array.core.operators import A, Arithmetic
+from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, full, on_servers, reshape
 from distvec.array.elementwise import apply
 from distvec.array.indexing.getitem import get_item
@@ -61,8 +61,12 @@ def _ours(like: Arithmetic, x: Any) -> Any:
 
 
 def outer(
-    x: A | npt.ArrayLike, y: A | npt.ArrayLike, /, *, function: Callable[..., Any] = np.multiply
-) -> A:
+    x: Arithmetic | npt.ArrayLike,
+    y: Arithmetic | npt.ArrayLike,
+    /,
+    *,
+    function: Callable[..., Any] = np.multiply,
+) -> Any:
     """Apply a function to each pair of an element of ``x`` and an element of ``y``.
 
     Parameters
@@ -96,8 +100,8 @@ def outer(
     first, second = (one.reshape(-1) for one in as_joinable("outer", (x, y)))
     is_short = _is_kept(first) and not _is_kept(second)
     if is_short or (_is_long(second) and len(second) > len(first)):
-        return transpose(function(first.reshape(1, -1), second.reshape(-1, 1)))  # type: ignore[no-any-return]
-    return function(first.reshape(-1, 1), second.reshape(1, -1))  # type: ignore[no-any-return]
+        return transpose(function(first.reshape(1, -1), second.reshape(-1, 1)))
+    return function(first.reshape(-1, 1), second.reshape(1, -1))
 
 
 def _is_kept(x: Any) -> bool:
