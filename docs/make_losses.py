@@ -6,54 +6,10 @@ import inspect
 from pathlib import Path
 
 import distvec.losses
-from distvec.losses import (
-    Absolute,
-    Cox,
-    EpsilonInsensitive,
-    FactorizationMachine,
-    Gamma,
-    Hinge,
-    Huber,
-    Logistic,
-    Loss,
-    ModifiedHuber,
-    PairwiseRanking,
-    Poisson,
-    Quantile,
-    Softmax,
-    Squared,
-    SquaredEpsilonInsensitive,
-    SquaredHinge,
-    Tweedie,
-)
+from distvec.losses import Loss
 
 PAGE = Path(__file__).with_name("reference") / "losses.md"
 START, END = "<!-- made by python -m docs.make_losses -->\n", "<!-- end of the table -->\n"
-
-_SMOOTHED = "with `smoothing=g` within g/2 of it"
-
-FORMULAS: tuple[tuple[Loss, str], ...] = (
-    (Logistic(), "ln(1 + exp(-y m))"),
-    (Hinge(), f"max(0, 1 - y m); {_SMOOTHED}"),
-    (SquaredHinge(), "max(0, 1 - y m)^2"),
-    (ModifiedHuber(), "max(0, 1 - y m)^2 for y m >= -1, -4 y m below"),
-    (Squared(), "(m - y)^2 / 2"),
-    (Absolute(), f"|m - y|; {_SMOOTHED}"),
-    (Huber(), "(m - y)^2 / 2 for |m - y| < t (`threshold`), t |m - y| - t^2 / 2 beyond"),
-    (Quantile(), "q (y - m) for m < y (`quantile`), (1 - q) (m - y) for m > y; `smoothing=`"),
-    (EpsilonInsensitive(), f"max(0, |m - y| - e) (`epsilon`); {_SMOOTHED}"),
-    (SquaredEpsilonInsensitive(), "max(0, |m - y| - e)^2"),
-    (Poisson(), "exp(m) - y m"),
-    (Gamma(), "m + y exp(-m)"),
-    (Tweedie(), "exp((2 - p) m) / (2 - p) + y exp((1 - p) m) / (p - 1), 1 < p < 2 (`power`)"),
-    (Softmax(2), "ln sum over k of exp(m_k) - m_y, a margin for each class"),
-    (
-        FactorizationMachine(),
-        "a loss (`row`) of x w + sum over i < j of x_i x_j <V_i, V_j>, `factors` columns in V",
-    ),
-    (PairwiseRanking(), "a loss (`row`) of m_i - m_j, for each pair of a group with y_i > y_j"),
-    (Cox(), "ln(sum over t_j >= t_i of c_j exp(m_j)) - m_i, for each event at time t_i"),
-)
 
 _LABELS = {
     "signs": "two classes",
@@ -75,9 +31,9 @@ def losses() -> list[type[Loss]]:
 
 
 def table() -> str:
-    """Return the table, in the order of ``FORMULAS``."""
+    """Return the table."""
     head = ["loss", "of margin m and label y", "labels", "parameters", "gradient", "Hessian"]
-    lines = [head, ["---"] * len(head), *(_cells(*one) for one in FORMULAS)]
+    lines = [head, ["---"] * len(head), *map(_cells, losses())]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
@@ -87,11 +43,13 @@ def page(text: str) -> str:
     return f"{before}{START}{table()}{END}{rest.partition(END)[2]}"
 
 
-def _cells(loss: Loss, formula: str) -> list[str]:
+def _cells(kind: type[Loss]) -> list[str]:
+    has_classes = "classes" in inspect.signature(kind).parameters
+    loss = kind(**{"classes": 2} if has_classes else {})
     smoothed = hasattr(loss, "smoothing")
     return [
         f"`{type(loss).__name__}`",
-        formula.replace("|", r"\|"),
+        loss.formula.replace("|", r"\|"),
         _labels(loss),
         ", ".join(_parameter(one.name, one.row) for one in loss.parameters),
         "jumps, unless smoothed" if smoothed else "jumps" if loss.has_kinks else "continuous",

@@ -48,6 +48,7 @@ class Logistic(RowLoss):
     (array([1., 1., 0., 0.]), array([[0.46, 0.54]]))
     """
 
+    formula: ClassVar[str] = "ln(1 + exp(-y m))"
     labels: ClassVar[str] = "signs"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
@@ -97,6 +98,7 @@ class Hinge(KinkedLoss):
     (array([0.75, 0.  ]), array([-1., -0.]))
     """
 
+    formula: ClassVar[str] = "max(0, 1 - y m); with `smoothing=g` within g/2 of it"
     labels: ClassVar[str] = "signs"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
@@ -121,6 +123,7 @@ class SquaredHinge(RowLoss):
     (array([0.25, 0.  ]), array([-1., -0.]))
     """
 
+    formula: ClassVar[str] = "max(0, 1 - y m)^2"
     labels: ClassVar[str] = "signs"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
@@ -150,6 +153,7 @@ class ModifiedHuber(RowLoss):
     (array([ 0.25, 12.  ]), array([-1., -4.]))
     """
 
+    formula: ClassVar[str] = "max(0, 1 - y m)^2 for y m >= -1, -4 y m below"
     labels: ClassVar[str] = "signs"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
@@ -201,6 +205,7 @@ class Softmax(Loss):
     ((3, 3), array([0., 1., 2.]))
     """
 
+    formula: ClassVar[str] = "ln sum over k of exp(m_k) - m_y, a margin for each class"
     classes: int | None = None
     labels: ClassVar[str] = "classes"
 

@@ -121,6 +121,9 @@ class Cox(PhasedLoss):
     (0.597, array([-0.5]))
     """
 
+    formula: ClassVar[str] = (
+        "ln(sum over t_j >= t_i of c_j exp(m_j)) - m_i, for each event at time t_i"
+    )
     labels: ClassVar[str] = "real"
     order: ClassVar[str] = "time"
     phases: ClassVar[int] = 2

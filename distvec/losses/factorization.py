@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,9 @@ class FactorizationMachine(Loss):
     {'w': (3,), 'V': (3, 2)}
     """
 
+    formula: ClassVar[str] = (
+        "a loss (`row`) of x w + sum over i < j of x_i x_j <V_i, V_j>, `factors` columns in V"
+    )
     factors: int = 8
     row: RowLoss = field(default_factory=Logistic)
     spread: float = 0.01

@@ -204,6 +204,8 @@ class Loss(ABC):
     (True, 'signs')
     """
 
+    formula: ClassVar[str] = ""
+    """For the documentation: the value of a row of margin m and label y."""
     labels: ClassVar[str] = "real"
     """Which labels there may be: a key of ``labels.RULES``."""
     order: ClassVar[str] = ""

@@ -58,6 +58,7 @@ class PairwiseRanking(Loss):
     (0.6931, array([-0.6667]))
     """
 
+    formula: ClassVar[str] = "a loss (`row`) of m_i - m_j, for each pair of a group with y_i > y_j"
     row: RowLoss = field(default_factory=Logistic)
     order: ClassVar[str] = "group"
 

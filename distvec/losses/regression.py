@@ -27,6 +27,8 @@ class Squared(RowLoss):
     (array([2.]), array([2.]))
     """
 
+    formula: ClassVar[str] = "(m - y)^2 / 2"
+
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         residuals = margins - labels
         return 0.5 * residuals * residuals, residuals
@@ -54,6 +56,8 @@ class Absolute(KinkedLoss):
     >>> Absolute().row(np.array([3.0, 1.0]), np.array([1.0, 1.0]))
     (array([2., 0.]), array([1., 0.]))
     """
+
+    formula: ClassVar[str] = "|m - y|; with `smoothing=g` within g/2 of it"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
         return two_slopes(margins - labels, -1.0, 1.0, self.smoothing)
@@ -85,6 +89,9 @@ class Huber(RowLoss):
     (array([0.125, 2.5  ]), array([0.5, 1. ]))
     """
 
+    formula: ClassVar[str] = (
+        "(m - y)^2 / 2 for |m - y| < t (`threshold`), t |m - y| - t^2 / 2 beyond"
+    )
     threshold: float = 1.0
 
     def __post_init__(self) -> None:
@@ -123,6 +130,9 @@ class Quantile(KinkedLoss):
     (array([0.75, 0.25]), array([-0.75,  0.25]))
     """
 
+    formula: ClassVar[str] = (
+        "q (y - m) for m < y (`quantile`), (1 - q) (m - y) for m > y; `smoothing=`"
+    )
     quantile: float = 0.5
 
     def __post_init__(self) -> None:
@@ -159,6 +169,7 @@ class EpsilonInsensitive(KinkedLoss):
     (array([0. , 1.5]), array([0., 1.]))
     """
 
+    formula: ClassVar[str] = "max(0, |m - y| - e) (`epsilon`); with `smoothing=g` within g/2 of it"
     epsilon: float = 0.1
 
     def __post_init__(self) -> None:
@@ -194,6 +205,7 @@ class SquaredEpsilonInsensitive(RowLoss):
     (array([0.  , 2.25]), array([0., 3.]))
     """
 
+    formula: ClassVar[str] = "max(0, |m - y| - e)^2"
     epsilon: float = 0.1
 
     def __post_init__(self) -> None:
@@ -227,6 +239,7 @@ class Poisson(RowLoss):
     (array([1.]), array([-2.]))
     """
 
+    formula: ClassVar[str] = "exp(m) - y m"
     labels: ClassVar[str] = "counts"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
@@ -256,6 +269,7 @@ class Gamma(RowLoss):
     (array([3.]), array([-2.]))
     """
 
+    formula: ClassVar[str] = "m + y exp(-m)"
     labels: ClassVar[str] = "positive"
 
     def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
@@ -295,6 +309,9 @@ class Tweedie(RowLoss):
     (array([8.]), array([-2.]))
     """
 
+    formula: ClassVar[str] = (
+        "exp((2 - p) m) / (2 - p) + y exp((1 - p) m) / (p - 1), 1 < p < 2 (`power`)"
+    )
     labels: ClassVar[str] = "counts"
     power: float = 1.5
 
