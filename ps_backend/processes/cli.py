@@ -163,15 +163,15 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="append",
         default=[],
         metavar="MODULE",
-        help="Module, for example package.module, whose marked functions clients may run on rows "
-        "of keyed spaces; repeat the option for more (default: no module)",
+        help="Module, for example package.module, with functions that clients may run on rows of "
+        "keyed spaces; repeat the option for more (default: no module)",
     )
     extending.add_argument(
         "--engine",
         choices=ENGINES,
         default="auto",
         help="How kernels run: auto uses NumPy, and compiles long or frequent kernels; numexpr "
-        "uses numexpr and NumPy and compiles nothing (default: %(default)s)",
+        "uses numexpr and NumPy without compilation (default: %(default)s)",
     )
     serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
 
@@ -231,7 +231,7 @@ def _serve(options: argparse.Namespace) -> int:
                 memory=options.memory,
                 lease=options.lease,
                 life=life,
-                # What the servers of this user's own driver write, that could write itself.
+                # The driver of this user could write the same files itself.
                 open_store=open_store if supervised else open_within(options.store),
                 extensions=extensions(options.plugin, options.engine),
             ),
