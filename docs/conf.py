@@ -32,14 +32,6 @@ extensions = [
     "sphinx_design",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-suppress_warnings = [
-    # Pages that are still being written.
-    "toc.not_readable",
-    "toc.not_included",
-    "myst.xref_missing",
-    "misc.highlighting_failure",
-    "docutils",
-]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
