@@ -254,8 +254,8 @@ class CheckpointDirectory:
         last = max(keys, default=None)
         if last is not None and last[:2] > (self._epoch, self._writer):
             raise SessionFenced(
-                f"another session writes its checkpoints to {self.store.url} since: this one keeps "
-                "none there any more; give it a directory of its own if both are to go on"
+                f"another session has begun to write its checkpoints to {self.store.url}; give "
+                "each session a directory of its own"
             )
 
     @contextmanager
@@ -293,5 +293,5 @@ class CheckpointDirectory:
 def _key(name: str) -> _Key:
     match = _NAME.fullmatch(name)
     if match is None:
-        raise ValueError(f"{name!r} is no name of a checkpoint")
+        raise ValueError(f"{name!r} is not the name of a checkpoint")
     return _Key(int(match[1]), match[2], int(match[3]))

@@ -120,6 +120,6 @@ def parse_checksums(text: str, what: str) -> FileChecksums:
         crcs = tuple(np.frombuffer(bytes.fromhex(digits), _WORD).tolist())
         piece = FileRange("", 0, int(low), int(high), int(unit), crcs)
         if piece.unit < 1 or len(crcs) != -(-(piece.high - piece.low) // piece.unit):
-            raise Corrupted(f"{what}: its checksums are not those of its rows")
+            raise Corrupted(f"{what}: its checksums do not fit its rows")
         pieces.setdefault(int(number), []).append(piece)
     return FileChecksums(pieces, unquote(note[1:]))

@@ -90,7 +90,9 @@ def write_into(
     checked = [_Checked(one) for one in rows]
     places = list(zip(offsets, checked, strict=True))
     if not isinstance(store, Directory):
-        raise OSError(f"{store.url} is no directory, so several servers cannot write to one file")
+        raise OSError(
+            f"{store.url} is not a directory, so several servers cannot write to one file"
+        )
     store.write_into(file, head, places)
     return [one.piece(file, offset) for offset, one in places]
 
@@ -115,7 +117,7 @@ def read_rows(
             _read_range(store, piece, row_bytes, at, target, what)
             at = end
     if at < high:
-        raise Corrupted(f"{what}: rows {at}:{high} are in none of its files")
+        raise Corrupted(f"{what}: no file contains the rows {at}:{high}")
 
 
 def _read_range(

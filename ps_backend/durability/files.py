@@ -90,7 +90,7 @@ def layout(kind: str, arrays: Sequence[Stored], metadata: Mapping[str, str]) -> 
 
 def _safetensors(arrays: Sequence[Stored], metadata: Mapping[str, str]) -> Layout:
     if KEY in metadata:
-        raise ValueError(f"metadata: {KEY!r} is where the checksums go; choose another key")
+        raise ValueError(f"metadata: the key {KEY!r} is reserved for checksums; choose another key")
     text = checksum_text([one.pieces for one in arrays])
     head, tensors = formats.safetensors_header(
         [(one.name, one.dtype, one.shape) for one in arrays], {**metadata, KEY: text}

@@ -212,7 +212,7 @@ def _tensor(name: str, given: Any, start: int) -> Tensor:
     kind, shape, (begin, end) = given["dtype"], given["shape"], given["data_offsets"]
     name.encode()  # half a pair of surrogates is no text
     if not isinstance(shape, list) or len(shape) > _MOST_EXTENTS:
-        raise ValueError(f"the shape of {name!r} is none")
+        raise ValueError(f"the shape of {name!r} is invalid")
     numbers = [*shape, begin, end]
     if not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers):
         raise ValueError(f"sizes and offsets of {name!r} are not all whole numbers from 0")

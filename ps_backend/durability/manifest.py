@@ -79,7 +79,7 @@ def decode(data: bytes, what: str) -> Manifest:
     body = data[start : -len(_AFTER)]
     crc = f"{crc32(body):0{_CRC_DIGITS}x}".encode()
     if data != _BEFORE + crc + _BETWEEN + body + _AFTER:
-        raise Corrupted(f"{what} is no manifest, or was damaged: its checksum does not fit")
+        raise Corrupted(f"{what} is not a manifest, or was damaged: its checksum does not fit")
     try:
         found = json.loads(body)
         if found["format"] != FORMAT:
@@ -95,7 +95,7 @@ def decode(data: bytes, what: str) -> Manifest:
         arrays = tuple(map(_decode, found["arrays"]))
         return Manifest(arrays, document, session, _whole(found["number"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Corrupted(f"{what} is no manifest of arrays: {error!r}") from None
+        raise Corrupted(f"{what} is not a manifest of arrays: {error}") from None
 
 
 def _encode(one: Kept) -> dict[str, Any]:
@@ -143,5 +143,5 @@ def _piece(given: Any) -> FileRange:
     if not isinstance(crcs, list) or not all(map(_CRC.fullmatch, crcs)):
         raise ValueError(f"the checksums of {file!r} are not of eight digits each")
     if not isinstance(file, str) or file.startswith("/") or ".." in file.split("/"):
-        raise ValueError(f"{file!r} is no file beside the manifest")
+        raise ValueError(f"{file!r} is not a file beside the manifest")
     return FileRange(file, offset, low, high, unit, tuple(int(crc, 16) for crc in crcs))

@@ -432,8 +432,8 @@ class RestrictedDirectory(Directory):
         if not any(path.is_relative_to(root) for root in self._roots):
             listed = ", ".join(map(str, self._roots)) or "none"
             raise StoreUnseen(
-                f"{path} is not in a folder whose files clients may name here ({listed}); start it "
-                f"with: distvec serve --store {os.path.realpath(self.url)}"
+                f"{path} is not in a folder that clients of this server can name ({listed}); "
+                f"start it with: distvec serve --store {os.path.realpath(self.url)}"
             )
         return path
 
@@ -443,7 +443,7 @@ class RestrictedRemote(Remote):
 
     def _at(self, name: str) -> str:
         if ".." in name.split("/"):
-            raise StoreUnseen(f"{self.url}/{name} leads out of what distvec serve --store names")
+            raise StoreUnseen(f"{self.url}/{name} is outside the folder of distvec serve --store")
         return super()._at(name)
 
 

@@ -140,7 +140,7 @@ def verify_collective(call: CollectiveCall) -> None:
     ]:
         raise InvalidProgram(f"a call of {call.kind} names more or fewer arrays than their types")
     if set(call.inputs) & set(call.outputs) or len(set(call.made)) < len(call.made):
-        raise InvalidProgram(f"a call of {call.kind} writes what it reads, or twice")
+        raise InvalidProgram(f"a call of {call.kind} writes one of its inputs, or one output twice")
     try:
         makes = row.check(types, call.params) or dict(types.outputs)
         for number, made in types.outputs:

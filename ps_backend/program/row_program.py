@@ -103,7 +103,7 @@ class RowProgram:
         """Raise ``InvalidProgram`` unless its parts fit together; the sweep is verified apart."""
         sweep = self.sweep
         if sweep.reductions:
-            raise InvalidProgram("a row program has no reductions, but what is computed row by row")
+            raise InvalidProgram("a row program cannot contain reductions")
         if len(self.gathers) + self.with_keys > len(sweep.inputs):
             raise InvalidProgram(f"{len(self.gathers)} gathered inputs of {len(sweep.inputs)}")
         if self.with_keys and sweep.inputs[-1] != ValueType("int64"):
@@ -153,5 +153,5 @@ def program_of(plugin: str, signature: Signature, sweep: Sweep) -> RowProgram:
     except TypeError as error:
         raise InvalidProgram(str(error)) from None
     if made.sweep != sweep:
-        raise InvalidProgram(f"the values of a call are none of {signature}")
+        raise InvalidProgram(f"the values of a call do not fit {signature}")
     return made

@@ -131,7 +131,7 @@ class Signature:
             if found is None:
                 raise ValueError(
                     f"{part.strip()[:100]!r}: a result is 'w', for new rows of an argument, or "
-                    f"'norms: float64', for what is returned"
+                    f"'norms: float64', for a returned array"
                 )
             if found["dtype"] is None:
                 updates.append(found["name"])

@@ -404,7 +404,7 @@ def _output_type(message: pb.Output) -> NodeType:
         return _array_type(message.array)
     row = tuple(message.kept.row)
     if len(row) > MOST_OPERAND_EXTENTS:  # else thousands of extents would be remembered
-        raise InvalidProgram(f"what a client keeps has at most {MOST_OPERAND_EXTENTS} extents")
+        raise InvalidProgram(f"an operand of the client has at most {MOST_OPERAND_EXTENTS} extents")
     return client_type(dtype_of(message.kept.dtype), row)
 
 

@@ -71,7 +71,7 @@ def decode(data: bytes | memoryview | Bytes, count: int) -> npt.NDArray[np.int64
     if blocks and not 1 <= widths.min() <= widths.max() <= _WIDEST:
         raise ValueError("a gap between keys has 1 to 8 bytes")
     if len(given) != _FIRST + blocks + int(lengths @ widths):
-        raise ValueError(f"{len(given)} bytes are not those of {count} keys")
+        raise ValueError(f"{len(given)} bytes do not hold {count} keys")
     keys = np.zeros(count, np.uint64)
     keys[0] = given[:_FIRST].view("<u8")[0]
     _unpack(given[_FIRST + blocks :], widths, keys[1:])

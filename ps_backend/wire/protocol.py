@@ -317,7 +317,7 @@ def chunk_of(frame: bytes) -> memoryview:
                 break
         if len(frame) == position + 1 + size:
             return memoryview(frame)[position + 1 :]
-    raise PayloadBroken("expected a message with nothing but a chunk of payload")
+    raise PayloadBroken("expected a message with a chunk of payload alone")
 
 
 def _chunk_header(size: int) -> bytes:

@@ -40,13 +40,13 @@ def test_seeded_files(what):
 def test_numbers_of_a_manifest_are_whole(changes):
     body = _manifest()
     body = {**body, "arrays": [{**body["arrays"][0], **changes}]}
-    with pytest.raises(Corrupted, match="is no manifest of arrays"):
+    with pytest.raises(Corrupted, match="is not a manifest of arrays"):
         decode(_sealed(json.dumps(body).encode()), "m")
 
 
 @pytest.mark.parametrize("changes", [{"number": float("inf")}, {"version": 0.5}, {"document": 5}])
 def test_what_a_manifest_says_of_itself(changes):
-    with pytest.raises(Corrupted, match="is no manifest of arrays"):
+    with pytest.raises(Corrupted, match="is not a manifest of arrays"):
         decode(_sealed(json.dumps({**_manifest(), **changes}).encode()), "m")
 
 

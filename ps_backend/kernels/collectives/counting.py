@@ -36,7 +36,9 @@ def count(numbers: Array, counts: Array, *, compiled: bool) -> None:
         beyond = len(numbers) - len(inside)
         counts += np.bincount(inside, minlength=len(counts))
     if beyond:
-        raise IndexError(f"{beyond} numbers are none of 0 .. {len(counts) - 1}, which are counted")
+        raise IndexError(
+            f"{beyond} numbers are out of range: the counted ones are 0 to {len(counts) - 1}"
+        )
 
 
 def weigh(numbers: Array, weights: Array, bins: int, *, compiled: bool) -> Array:
@@ -50,7 +52,7 @@ def weigh(numbers: Array, weights: Array, bins: int, *, compiled: bool) -> Array
         sums = np.bincount(numbers.astype(np.int64), weights, bins)
         beyond = len(sums) - bins
     if beyond:
-        raise IndexError(f"{beyond} numbers are none of 0 .. {bins - 1}, which are counted")
+        raise IndexError(f"{beyond} numbers are out of range: the counted ones are 0 to {bins - 1}")
     return sums
 
 

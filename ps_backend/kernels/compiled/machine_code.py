@@ -93,7 +93,7 @@ def _check(folder: Path, forbidden: int) -> None:
         if status.st_uid not in (0, os.geteuid()):
             raise PermissionError(f"{above} belongs to user {status.st_uid}")
         if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
-            raise PermissionError(f"every user may rename what is in {above}")
+            raise PermissionError(f"every user can rename files in {above}")
 
 
 def _check_owner(folder: Path) -> None:

@@ -325,4 +325,4 @@ class RangeIndex:
 
     def keep(self, mask: Mask) -> None:
         """Refused: a range has no gaps."""
-        raise ValueError("the keys of a range stay; nothing can be removed")
+        raise ValueError("the keys of a range cannot be removed")

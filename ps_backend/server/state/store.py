@@ -256,7 +256,7 @@ class Store:
         """That of a collective under way; ``BufferLost`` if it is not there."""
         found = self._workspaces.get(number)
         if found is None:
-            raise self.lost(number, "what a collective left in workspace")
+            raise self.lost(number, "the result of a collective in workspace")
         return found
 
     def new(self, parts: Iterable[Part], what: str) -> list[Buffer]:

@@ -228,7 +228,9 @@ def test_of_two_sessions_that_write_to_one_directory_the_later_one_counts(tmp_pa
         y = ps.restore(tmp_path)["x"] + 1.0
         made = ps.checkpoint(tmp_path, y=y)
         before = files(tmp_path)
-        with pytest.raises(SessionFenced, match="another session writes its checkpoints to"):
+        with pytest.raises(
+            SessionFenced, match="another session has begun to write its checkpoints to"
+        ):
             zombie.checkpoint(tmp_path, x=x + 2.0)
         assert files(tmp_path) == before
         assert ps.restore(tmp_path).path == made.path

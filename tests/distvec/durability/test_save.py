@@ -150,7 +150,7 @@ def test_what_cannot_be_saved_says_why(tmp_path, ps, sessions):
         dv.save(tmp_path / "a", x=["a"])
     with pytest.raises(TypeError, match="must be strings"):
         dv.save(tmp_path / "a", x=x, metadata={"epoch": 3})
-    with pytest.raises(ValueError, match="where the checksums go"):
+    with pytest.raises(ValueError, match="is reserved for checksums"):
         dv.save(tmp_path / "a.safetensors", x=x, metadata={"distvec.crc32": "3"})
     with pytest.raises(NotImplementedError, match=r"save it to a \.safetensors file"):
         dv.save(tmp_path / "a", x=np.zeros((2, 2, 2)))

@@ -66,11 +66,11 @@ def test_phases_come_in_their_turn_and_their_workspace_is_theirs():
             with pytest.raises(error, match=why):
                 client.run(Program(before=(replace(collective, **fields),)))
 
-        refused(second, BufferLost, "left in workspace")
+        refused(second, BufferLost, "the result of a collective in workspace")
         client.run(Program(before=(first,)))
         refused(first, InvalidProgram, "exists already")
         refused(second, InvalidProgram, "exists already", workspace=x, phase=0)
-        refused(second, InvalidProgram, "writes what it reads", outputs=(x,))
+        refused(second, InvalidProgram, "writes one of its inputs", outputs=(x,))
         refused(second, BufferLost, "buffer", inputs=(99,))
         client.run(Program(before=(second,)))
         refused(second, InvalidProgram, "phase 1 .* came after phase 1", outputs=(99,))
@@ -135,7 +135,7 @@ BAD = {
     "a phase too many": ({"phase": 2}, "phases 0 .. 1, got 2"),
     "an input too few": ({"inputs": ()}, "does not take such arguments"),
     "an output that the client keeps": ({"outputs": (0,)}, "more or fewer arrays"),
-    "written over": ({"outputs": (1,), "inputs": (1,)}, "writes what it reads"),
+    "written over": ({"outputs": (1,), "inputs": (1,)}, "writes one of its inputs"),
     "parameters": ({"params": (1,)}, "does not take such arguments"),
     "another dtype": (
         {
@@ -209,7 +209,7 @@ def test_what_is_fetched_of_a_workspace_is_there():
     for shelf, why in (
         (pb.Shelf(workspace=5, name="totals", start=3, count=4), "which has 5 here"),
         (pb.Shelf(workspace=5, name="nothing"), "has no 'nothing'"),
-        (pb.Shelf(workspace=6, name="totals"), "left in workspace 6"),
+        (pb.Shelf(workspace=6, name="totals"), "the result of a collective in workspace 6"),
     ):
         assert why in sender.error(fetch=pb.Fetch(shelves=[shelf])).message
 

@@ -35,11 +35,11 @@ def test_a_manifest_that_is_torn_at_any_byte_or_has_a_flipped_bit_is_none():
     data = ONE.encode()
     assert decode(data, "m") == ONE
     for end in range(len(data)):
-        with pytest.raises(Corrupted, match=r"^m is no manifest, or was damaged"):
+        with pytest.raises(Corrupted, match=r"^m is not a manifest, or was damaged"):
             decode(data[:end], "m")
     for place in range(len(data)):
         for bit in range(8):
             flipped = bytearray(data)
             flipped[place] ^= 1 << bit
-            with pytest.raises(Corrupted, match=r"^m is no manifest, or was damaged"):
+            with pytest.raises(Corrupted, match=r"^m is not a manifest, or was damaged"):
                 decode(bytes(flipped), "m")

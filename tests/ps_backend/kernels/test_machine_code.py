@@ -97,7 +97,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fil
         pytest.param(spoil_owner, "belongs to user 12345", marks=root_only),
         pytest.param(spoil_owner_of_parent, "belongs to user 12345", marks=root_only),
         pytest.param(spoil_by_link, "belongs to user 12345", marks=root_only),
-        (spoil_above, "every user may rename what is in"),
+        (spoil_above, "every user can rename files in"),
     ],
 )
 def test_a_folder_that_others_may_write_to_is_not_used(places, spoil, reason):
