@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spark = start_spark(options.master, options.output / "spark.log")
     try:
         with PSContext.get_or_create(spark, servers=options.servers) as ps:
-            say(started, "reading the rows, which takes about a minute ...")
+            say(started, "reading the rows, up to a minute ...")
             train, test = load(spark, options, survey)
             runs = train_all(train, test, ps, options, started)
     finally:
