@@ -14,7 +14,7 @@ from scipy.optimize import OptimizeResult
 
 from optim.core.arrays import Array
 from optim.core.checkpoints.policy import Place
-from optim.core.result import State
+from optim.core.result import Result, State
 from optim.core.run import Callback, Progress
 from optim.core.solver import Solver
 from optim.core.trees import Structure, Tree, as_start, as_tree, as_user_structure, is_structure
@@ -255,7 +255,7 @@ def minimize(
     checkpoint: Place = None,
     every: int = 20,
     resume: bool = False,
-) -> OptimizeResult:
+) -> Result:
     """Minimise a function; the arguments are as in ``scipy.optimize.minimize``.
 
     Parameters

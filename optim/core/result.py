@@ -302,6 +302,18 @@ class Result(OptimizeResult):
     array([0., 0.])
     """
 
+    x: Array
+    fun: float
+    jac: Array
+    nit: int
+    nfev: int
+    njev: int
+    status: int
+    success: bool
+    message: str
+    outcome: Outcome
+    history: Records
+
     @classmethod
     def of(
         cls, chosen: State, last: State, outcome: Outcome, evaluations: int, history: Records

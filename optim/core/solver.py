@@ -38,7 +38,8 @@ class Solver(ABC):
     Attributes
     ----------
     stops : frozenset of str
-        Names of the parameters that only say when to stop. A resumed run may change them.
+        Names of the parameters that only say when to stop. A resumed run may change them. A
+        subclass adds its own: ``stops: ClassVar = Solver.stops | {"tolerance"}``.
 
     See Also
     --------

@@ -201,6 +201,13 @@ class LBFGS(ToleranceSolver):
     >>> result = optim.LBFGS(history=5).minimize(rosenbrock, [-1.2, 1.0])
     >>> result.success, np.round(result.x, 6)
     (True, array([1., 1.]))
+
+    On parameter servers, with a session ``ps`` of ``distvec``:
+
+    >>> target = ps.array(np.arange(4.0))
+    >>> fun = lambda x: ((x - target) @ (x - target), 2 * (x - target))
+    >>> np.round(optim.LBFGS().minimize(fun, ps.zeros(4)).x.numpy(), 6)
+    array([0., 1., 2., 3.])
     """
 
     history: int = 10
