@@ -23,7 +23,8 @@ MARKERS = {
     "who": re.compile(r"\b(who|whom|whoever|whose)\b", re.IGNORECASE),
     # `None` is a value.
     "nobody": re.compile(r"\b([Nn]obody|[Nn]othing|none|[Nn]either)\b"),
-    "where": re.compile(r"(?<!\.)\bwhere\b", re.IGNORECASE),  # `np.where` is a function
+    # `np.where` is a function, `where=` a keyword.
+    "where": re.compile(r"(?<!\.)\bwhere\b(?!=)", re.IGNORECASE),
     "that of": re.compile(r"\b(that|those) of\b", re.IGNORECASE),
 }
 LIMIT = 2.0
@@ -46,6 +47,7 @@ def docstring(text: str) -> str:
     text = re.sub(r"^\s*(>>>|\.\.\.).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"\nExamples\n-+\n.*?(?=\n\n\w[^\n]*\n--|\Z)", "", text, flags=re.DOTALL)
     text = re.sub(r"^-{3,}$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(\s*)\*{0,2}\w[\w, *]* : .*$", r"\1", text, flags=re.MULTILINE)  # parameters
     text = re.sub(r'"[\w ]+"', "CODE", text)  # the choices of a parameter, such as "none"
     return re.sub(r"`+[^`]*`+", "CODE", text)
 

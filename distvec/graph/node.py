@@ -131,8 +131,8 @@ class Graph:
     """The interned nodes of one session."""
 
     def __init__(self) -> None:
-        # Weak, by what the node is made of. Those of nodes that are gone go by and by: a callback
-        # for each costs as much as the node.
+        # Weak, keyed by the operation and its arguments. Entries of dead nodes are removed later,
+        # many together: a callback for each costs as much as the node.
         self._nodes: dict[Any, weakref.ref[Node]] = {}
         self._crowded = _FEW
         self._serials = itertools.count(1)

@@ -311,7 +311,7 @@ def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     (x,) = inputs
     as_array(f"{function.__name__}.reduce", x)
     (out,) = kwargs.pop("out", (None,))
-    # NumPy hands on its defaults: none of them says anything.
+    # NumPy passes its defaults on, which have no effect here.
     unsaid = {"dtype": None, "initial": NOT_GIVEN, "where": True}
     given = {key: value for key, value in kwargs.items() if value is not unsaid.get(key, False)}
     given.setdefault("axis", 0 if x.ndim else None)
