@@ -83,7 +83,7 @@ class Transposed(DistArray):
 
     @property
     def write_lock(self) -> Any:
-        """That of the table."""
+        """Return the lock of the table."""
         return self.table.write_lock
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class Transposed(DistArray):
         return redistribute(self.table)
 
     def copy(self, order: Any = "C") -> Any:
-        """Another handle on the same value: nothing is copied."""
+        """Return a new array with the same value; no memory is copied."""
         return Transposed(self.table.copy(order))
 
     __copy__ = copy
@@ -107,7 +107,7 @@ class Transposed(DistArray):
         self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
         copy: bool = True,
     ) -> Any:  # fmt: skip
-        """The array in another dtype; lazy. ``TypeError`` where ``casting`` forbids it."""
+        """Return the array in another dtype; lazy. ``TypeError`` if ``casting`` forbids it."""
         return Transposed(self.table.astype(dtype, order, casting))
 
     def rebind(self, node: Node) -> Self:
@@ -169,7 +169,7 @@ class Transposed(DistArray):
     # --- operations ---------------------------------------------------------------------------
 
     def apply_op(self, name: str, operands: tuple[Any, ...]) -> Any:
-        """The op ``name`` on ``operands``: that of the table, beside the others' transposes."""
+        """Apply the op ``name`` to the table and the transposes of the other ``operands``."""
         return transpose(elementwise(self.table, name, *map(transpose_operand, operands)))
 
 
@@ -177,9 +177,9 @@ class Transposed(DistArray):
 
 
 def _exchanged_key(key: Any, shape: tuple[int, ...]) -> tuple[tuple[Any, Any], int]:
-    """The key of the table for one of a transpose of ``shape``, and the rank of what it names.
+    """Return the key of the table for a key of its transpose, and the rank of the result.
 
-    ``IndexError`` as NumPy's, ``TypeError`` for what makes other axes.
+    ``IndexError`` as NumPy's, ``TypeError`` for a key that makes new axes.
     """
     if any(one is None or np.ndim(one) > 1 for one in (key if isinstance(key, tuple) else (key,))):
         raise TypeError(

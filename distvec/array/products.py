@@ -154,7 +154,7 @@ def _matmul(x: Any, y: Any) -> Any:
 
 
 def matmul_operator(x: Any, y: Any) -> Any:
-    """``x @ y``, if y is not of a class that says itself what it means."""
+    """Return ``x @ y``, or NotImplemented if the class of ``y`` defines the product."""
     try:
         return matmul(x, y)
     except Deferred:
@@ -167,7 +167,7 @@ def matmul_reflected(x: Any, y: Any) -> Any:
 
 
 def both(x: Any, y: Any, name: str) -> tuple[Any, Any]:
-    """Two arrays of one session. ``TypeError`` for what is none and cannot travel."""
+    """Return two arrays of one session. ``TypeError`` for an operand that cannot be sent along."""
     like = x if isinstance(x, Arithmetic) else y
     if not isinstance(like, Arithmetic):
         as_array(name, x)

@@ -118,7 +118,7 @@ def _read_edges(x: Arithmetic, bins: Any) -> Any:
 
 
 def _outer(x: Arithmetic, range: Any) -> tuple[Any, Any]:
-    """Where the first bin begins and the last one ends."""
+    """Return the start of the first bin and the end of the last one."""
     if range is not None:
         first, last = map(_evaluate_end, range)
         if first > last:
@@ -273,7 +273,7 @@ def _columns(sample: Any) -> list[Any]:
 
 
 def _edges(columns: Sequence[Any], bins: Any, limits: Any) -> list[Any]:
-    """Those of each column; errors as NumPy's."""
+    """Return the edges of each column; errors as NumPy's."""
     count = len(columns)
     each = bins if hasattr(bins, "__len__") else [bins] * count
     if len(each) != count:
@@ -286,7 +286,7 @@ def _edges(columns: Sequence[Any], bins: Any, limits: Any) -> list[Any]:
 
 
 def _edges_of(column: Any, bins: Any, limits: Any) -> Any:
-    """Those of one column. Between given limits their dtype is not that of the elements."""
+    """Return the edges of one column. With given limits they have another dtype."""
     if limits is not None and np.ndim(bins) == 0:
         _, (edges,) = np.histogramdd(np.empty((0, 1)), [bins], [limits])
         return edges

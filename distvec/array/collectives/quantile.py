@@ -74,7 +74,7 @@ def check_method(method: str) -> None:
 
 
 def place(count: Any, q: Any, method: str) -> Place:
-    """Where the quantiles ``q`` of so many elements are, of 1 at least."""
+    """Return the places of the quantiles ``q`` among a number of elements, 1 or more."""
     if method in _WHOLE:
         rank = _whole(_WHOLE[method](count, q), count)
         return Place(rank, rank, None)
@@ -91,7 +91,7 @@ def place(count: Any, q: Any, method: str) -> Place:
 
 
 def _virtual_index(count: Any, q: Any, method: str) -> Any:
-    """Where a quantile would be if there were elements everywhere."""
+    """Return the fractional index of a quantile."""
     if method == "linear":
         return (count - 1) * q
     if method == "midpoint":
@@ -103,7 +103,7 @@ def _virtual_index(count: Any, q: Any, method: str) -> Any:
 
 
 def _to_boundary(index: Any, stays: Callable[[Any, Any], Any]) -> Any:
-    """The rank before ``index``, where that ``stays``, else the one after it."""
+    """Return the rank before ``index`` if that ``stays``, otherwise the one after it."""
     before = np.floor(index)
     return np.where(stays(index, index - before), before, before + 1)
 
@@ -353,14 +353,14 @@ def _elements(x: Any, along: int, ranks: list[Any], omits: bool) -> list[Any]:
 
 
 def _align_shape(given: Any, along: int, beside: Any) -> Any:
-    """What was computed for ranks, in a shape that can stand ``beside`` the elements there."""
+    """Return results for ranks in a shape that can stand ``beside`` the elements there."""
     if along == 0 and np.ndim(given) == 2 and beside.ndim == 1:
         return reshape(given, (-1,)) if not isinstance(given, np.ndarray) else given[:, 0]
     return given
 
 
 def _or_nan(result: Any, last: Any) -> Any:
-    """``result``, or NaN where the last of the elements is."""
+    """Return ``result``, or NaN if the last of the elements is NaN."""
     if last is None:
         return result
     return where(last == last, result, last.astype(result.dtype))
@@ -372,7 +372,7 @@ def _first(result: Any, along: int) -> Any:
 
 
 def _by_numpy(x: Any, name: str, keywords: dict[str, Any]) -> Any:
-    """The same of a small array that the client keeps, or of nothing."""
+    """Compute the same for a small array on the client, or an empty one."""
     given = tuple(keywords.items())
     with np.errstate(all="ignore"):
         shown = statistic(np.ones(x.shape, x.dtype), name, *given)

@@ -246,12 +246,12 @@ def scan_of(ufunc: np.ufunc, method: str) -> Scan:
 
 
 def _cast_to(scan: Scan, x: A, kind: np.dtype[Any]) -> A:
-    """What is to be joined in ``kind``: cast to it first, where that changes values."""
+    """Cast the operand to ``kind`` first if that changes values."""
     return x.copy() if scan.truth or np.can_cast(x.dtype, kind, "safe") else x.astype(kind)
 
 
 def dtype_of(scan: Scan, given: np.dtype[Any], wanted: Any) -> np.dtype[Any]:
-    """The dtype of the results. ``TypeError`` where there are none in it."""
+    """Return the dtype of the results. ``TypeError`` if the scan is not defined in it."""
     try:
         kind = scan.result(given) if wanted is None else check_dtype(wanted)
         fits = scan.gives(kind)
@@ -451,7 +451,7 @@ def _of_numpy(a: Any, b: Any, initial: Any) -> np.ndarray:
 
 
 def _dtype_of(given: Sequence[Any]) -> np.dtype[Any]:
-    """That of the floats among them, else float64."""
+    """Return the common dtype of the floats, or float64 without floats."""
     kinds = [one.dtype if hasattr(one, "dtype") else one for one in given]
     arrays = [np.asarray(one).dtype if isinstance(one, list | tuple) else one for one in kinds]
     found = np.result_type(*arrays)

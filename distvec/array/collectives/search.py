@@ -114,7 +114,7 @@ def rank_in_table(x: Any, table: npt.NDArray[Any], side: str) -> Any:
 def look_up(
     x: Any, op: str, dtype: np.dtype[Any], tables: list[npt.NDArray[Any]], params: Any = ()
 ) -> Any:
-    """The row op ``op`` of the elements of ``x`` and what travels along; of shape and ``dtype``."""
+    """Apply the row op ``op`` to the elements of ``x`` and the arrays that are sent along."""
     if x.ndim == 0:
         return reshape(look_up(reshape(x, (1,)), op, dtype, tables, params), ())
     if x.node.on_client:

@@ -84,7 +84,7 @@ def unique(
 
 
 def _in_order(x: Any, takes_order: bool, equal_nan: bool) -> tuple[Any, Any, Any]:
-    """The elements of a vector in order, their indices if wanted, and where another one begins."""
+    """Return the elements in order, on request their indices, and marks of first ones."""
     if not len(x):
         return x, zeros_like(x, _INDEX), zeros_like(x, _BOOL)
     values, order, starts = sort_on_servers(x, len(x), False, True)
@@ -106,7 +106,7 @@ def _rows_in_order(x: Any) -> tuple[Any, Any, Any]:
 
 
 def _inverse(order: Any, starts: Any) -> Any:
-    """Of each element the number of what it is."""
+    """Return for each element the number of its distinct value."""
     numbers = cumulative_sum(starts.astype(_INDEX)) - 1
     return scatter(zeros_like(order), ASSIGN, order, numbers)
 

@@ -337,7 +337,7 @@ def _sort_along(x: Any, number: int, axis: Any, descending: bool) -> Any:
 
 
 def sort_on_servers(x: Any, length: int, descending: bool, equal_zeros: bool) -> list[Any]:
-    """The first elements of ``x`` in order, so many; their indices; where another one begins.
+    """Return the first ``length`` elements in order, their indices, and marks of first ones.
 
     -0.0 comes before 0.0, or they are equal, and come out as 0.0.
     """

@@ -287,7 +287,7 @@ class Arithmetic(Handle):
         """
         return self
 
-    def aligned_operands(self, other: Any) -> tuple[Any, Any]:
+    def aligned_operands(self, other: Arithmetic) -> tuple[Any, Any]:
         """Return this array and another one in the form that an inner product needs.
 
         Parameters

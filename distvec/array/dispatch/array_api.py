@@ -132,7 +132,7 @@ zeros(shape, *, dtype=None, device=None)
 
 
 def shared_names() -> frozenset[str]:
-    """Of the functions that have the same names as those of ``distvec``."""
+    """Return the names of functions that ``distvec`` has, too."""
     composed = (*STATISTICS, *COMPARISONS, "nan_to_num", "evaluate")
     alike = "zeros_like ones_like full_like empty_like astype where clip mean count_nonzero".split()
     products = "matmul vecdot tensordot dot norm outer einsum".split()
@@ -279,7 +279,7 @@ def _parameters(text: str) -> list[Parameter]:
 
 
 def _take(x: Any, indices: Any, *, axis: int | None = None) -> Any:
-    """Elements, rows or columns at ``indices``, a vector; without an axis those of a vector."""
+    """Take elements, rows or columns at ``indices``, a vector; only a vector needs no axis."""
     if axis is None and x.ndim != 1:
         raise ValueError(f"take: axis is required for an array of rank {x.ndim}")
     return take_put.take(x, indices, axis)
@@ -314,9 +314,9 @@ _RESULTS: dict[str, Callable[[Any], Any]] = {
 
 
 def _as_array(session: Any, obj: Any, *, dtype: Any = None, copy: bool | None = None) -> Any:
-    """``obj`` as an array of this session: itself if it is one, in that dtype.
+    """Return ``obj`` as an array of this session: itself if it is one, in that dtype.
 
-    ``ValueError`` with ``copy=False`` where it would have to be copied.
+    ``ValueError`` with ``copy=False`` if a copy is needed.
     """
     here = isinstance(obj, Arithmetic) and obj.session is session
     if here and copy is not True and (dtype is None or np.dtype(dtype) == obj.dtype):
@@ -330,9 +330,9 @@ def _as_array(session: Any, obj: Any, *, dtype: Any = None, copy: bool | None = 
 
 
 def _from_dlpack(session: Any, x: Any, *, copy: bool | None = None) -> Any:
-    """What another library has on this machine, as an array of this session.
+    """Copy an array of another library to this session.
 
-    ``BufferError`` with ``copy=False`` unless it is one: servers have memory of their own.
+    ``BufferError`` with ``copy=False``, unless it is an array of the session.
     """
     if isinstance(x, Arithmetic) and x.session is session:
         return x.copy() if copy else x

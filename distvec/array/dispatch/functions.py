@@ -167,6 +167,6 @@ def function(
 
 
 def _creation_function(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:
-    """What makes arrays beside ``like``, if NumPy's ``func`` makes some without taking any."""
+    """Return our function for NumPy's ``func`` if that creates arrays without taking any."""
     ours = sequences.making_functions().get(getattr(func, "_implementation", func))
     return None if ours is None else lambda *args, **given: ours(like, *args, **given)

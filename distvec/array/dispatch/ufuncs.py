@@ -191,7 +191,7 @@ _SIGNS = {
 
 
 def _in_place_on_client(function: Any) -> TypeError:
-    """What is said of ``z += x``, where ``z`` is an array of the client."""
+    """Return the error text for ``z += x``, if ``z`` is an array on the client."""
     name = function.__name__
     sign = _SIGNS.get(function)
     changed = f"z {sign}= x" if sign else f"numpy.{name}(z, x, out=z)"
@@ -203,7 +203,7 @@ def _in_place_on_client(function: Any) -> TypeError:
 
 
 def _unavailable(function: Any, method: str) -> TypeError:
-    """What is said of a ufunc, or of a method of one, that the servers have not."""
+    """Return the error for a ufunc, or a method of one, that is not available on the servers."""
     name = function.__name__
     if set(function.types[0]) <= set("O->"):
         return TypeError(
@@ -236,7 +236,7 @@ def _outer(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def _check_free(function: Any, kwargs: dict[str, Any]) -> None:
-    """``TypeError`` for a keyword that asks for what is not NumPy's default."""
+    """Raise ``TypeError`` for a keyword whose value differs from NumPy's default."""
     for key, value in kwargs.items():
         if not isinstance(value, bool | str) or value != _FREE_KEYWORDS.get(key):
             given = value if isinstance(value, bool | str) else f"<{type(value).__name__}>"
@@ -254,7 +254,7 @@ def _parts(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
 
 
 def _store_where(out: Any, where: Any, result: Any, name: str) -> Any:
-    """``out``, with ``result`` where ``where`` says so."""
+    """Store ``result`` in ``out`` for elements whose mask is true."""
     if out is None:
         raise TypeError(
             f"numpy.{name}: keyword where= leaves the other elements undefined; give out= as well, "
@@ -269,7 +269,7 @@ def _store_where(out: Any, where: Any, result: Any, name: str) -> Any:
 
 
 def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """What computes a ufunc, in the session of ``operands``; None if nothing does."""
+    """Return the function that computes a ufunc in the session of ``operands``, or None."""
     if function in _PRODUCTS:
         return _PRODUCTS[function]
     name = ops.name_of(function)
@@ -281,7 +281,7 @@ def _runner(function: Any, operands: tuple[Any, ...]) -> Callable[..., Any] | No
 def _check_casting(
     function: np.ufunc, inputs: tuple[Any, ...], out: Any, dtype: Any, casting: Any
 ) -> None:
-    """``TypeError`` where the rule ``casting`` forbids what ``function`` takes, or its result."""
+    """Raise ``TypeError`` if the rule ``casting`` forbids a cast of an operand or of the result."""
     kinds = [type(one) if type(one) in (int, float) else np.result_type(one) for one in inputs]
     outs: Any = (None,) * function.nout if out is None else (np.result_type(out),)
     wanted = (None,) * function.nin + (dtype,) * function.nout
@@ -292,7 +292,7 @@ def _check_casting(
 def _run_in(
     dtype: Any, run: Callable[..., Any], inputs: tuple[Any, ...], casting: Any = "same_kind"
 ) -> Any:
-    """The result in ``dtype``: as in NumPy the operands are cast to it, not what comes out."""
+    """Compute the result in ``dtype``: as in NumPy the operands are cast to it."""
     wanted, natural = check_dtype(dtype), run(*inputs)
     if natural.dtype == wanted:
         return natural
@@ -306,7 +306,7 @@ def _run_in(
 
 
 def _reduce(function: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``ufunc.reduce``, which takes the first axis where no other is named."""
+    """Compute ``ufunc.reduce``, along the first axis by default."""
     ours = reductions.reduction_function(reducers.NAMES[function])
     (x,) = inputs
     as_array(f"{function.__name__}.reduce", x)

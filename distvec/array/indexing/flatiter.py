@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from distvec.array.core import conversion
+from distvec.array.core.operators import Arithmetic
 from distvec.array.indexing.getitem import get_item
 from distvec.array.indexing.setitem import set_item
 
@@ -87,7 +88,7 @@ def _set(vector: Any, key: Any, value: Any) -> None:
         np.put(vector, key, values)
 
 
-def flat_of(x: Any) -> Flat:
+def flat_of(x: Arithmetic) -> Flat:
     """Return the elements row by row as a vector that can be read and written.
 
     Parameters

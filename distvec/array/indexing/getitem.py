@@ -40,7 +40,7 @@ FEW = 4096
 
 
 def index_on_host(x: A, key: tuple[Any, ...]) -> A:
-    """``x[key]`` of what the client keeps; slices, integers and integer arrays."""
+    """Return ``x[key]`` of an array on the client; slices, integers and integer arrays."""
     names = tuple([encode_key(one) for one in key])
     return make(x, "client.item", (x,), client_type(x.dtype, item_shape(x.shape, names)), names)
 
@@ -96,9 +96,9 @@ def gather(x: A, indices: A) -> A:
 
 
 def flat_places(x: Arithmetic, rows: Any, columns: Any) -> Any:
-    """Where the elements that index arrays of rows and columns name are among all of a table.
+    """Return the places, in the flattened table, of elements at index arrays of rows and columns.
 
-    A vector on the servers. Who evaluates it gets the ``IndexError`` for what is out of range.
+    A vector on the servers. Its evaluation raises ``IndexError`` for an index out of range.
     """
     shape = np.broadcast_shapes(rows.shape, columns.shape)
     first, second = _of_axis(x, rows, shape, 0), _of_axis(x, columns, shape, 1)
@@ -164,7 +164,7 @@ def take_columns(x: A, indices: npt.NDArray[np.int64]) -> A:
 
 
 def read_indices(indices: Any, length: int, axis: int) -> npt.NDArray[np.int64]:
-    """Indices, read by the client: an implicit evaluation where they are not known to it."""
+    """Return indices as values; an implicit evaluation if the client does not know them."""
     return positions(read_small(indices), length, axis)
 
 
@@ -198,7 +198,7 @@ def get_item(x: Arithmetic, key: Any) -> Any:
 
 
 def parts_of(x: Arithmetic, key: Any) -> list[Part]:
-    """What ``key`` names, for each axis; a mask that the client keeps where ``x`` is."""
+    """Return the part of ``key`` for each axis; a mask on the client if ``x`` is there."""
     parts = parse(x.shape, _masks_as_they_are(x, key))
     if x.node.on_client or not parts:
         return parts

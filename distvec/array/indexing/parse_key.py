@@ -75,9 +75,9 @@ Part = At | Slice | Take | Mask | NewAxis
 
 
 def parse(shape: tuple[int, ...], key: Any) -> list[Part]:
-    """What ``key`` names of an array of ``shape``, for each axis in order; new ones between them.
+    """Parse ``key`` for an array of ``shape``: a part for each axis, new axes between.
 
-    ``IndexError``, ``TypeError`` and ``ValueError`` where NumPy raises them.
+    ``IndexError``, ``TypeError`` and ``ValueError`` as NumPy's.
     """
     given = [_array_or_plain(one) for one in (key if isinstance(key, tuple) else (key,))]
     if sum(one is Ellipsis for one in given) > 1:
@@ -197,7 +197,7 @@ def _together(parts: list[Part]) -> list[Part]:
 
 
 def check_together(*shapes: tuple[int, ...]) -> None:
-    """``IndexError``, as NumPy's, where index arrays of ``shapes`` have no common one."""
+    """Raise ``IndexError``, as NumPy's, if index arrays of ``shapes`` do not broadcast."""
     try:
         np.broadcast_shapes(*shapes)
     except ValueError:

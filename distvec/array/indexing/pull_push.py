@@ -145,9 +145,9 @@ def push(x: H, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> H:
 
 
 def check_addable(x: Any, where: npt.NDArray[np.int64] | None, values: Any) -> npt.NDArray[Any]:
-    """``values`` in the dtype of ``x``, to be added to it at ``where``, or at all.
+    """Return ``values`` in the dtype of ``x``, to be added at ``where``; None adds to all rows.
 
-    ``ValueError`` where the shape does not fit, ``TypeError`` where NumPy refuses the cast.
+    ``ValueError`` if the shape does not fit, ``TypeError`` if NumPy does not allow the cast.
     """
     shape = x.shape if where is None else (len(where), *x.shape[1:])
     given = as_added(values, x.dtype)
@@ -209,7 +209,7 @@ def _length(x: Handle) -> int:
 
 
 def _hint(indices: npt.NDArray[Any]) -> str:
-    """What to type instead of ``indices`` that are none."""
+    """Return the code to write instead of ``indices`` that are not valid."""
     kind, value = indices.dtype.kind, indices.tolist()
     if kind in "iu":
         return f"; write [{value}]" if indices.ndim == 0 else "; write indices.ravel()"

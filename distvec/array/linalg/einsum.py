@@ -47,8 +47,8 @@ class _Term:
 
 
 def einsum(
-    *operands: Any, optimize: Any = False, dtype: npt.DTypeLike | None = None, order: str = "K",
-    casting: Casting = "safe",
+    *operands: Any, optimize: bool | str = False, dtype: npt.DTypeLike | None = None,
+    order: str = "K", casting: Casting = "safe",
 ) -> Any:  # fmt: skip
     """Sum products of arrays by the Einstein summation convention.
 

@@ -71,7 +71,7 @@ def _end(a: Any, axis: int, values: Any) -> Any:
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Differences of neighbours of all elements, between what is given: ``numpy.ediff1d``."""
+    """Return differences of neighbours of all elements, with given ends: ``numpy.ediff1d``."""
     array_among("ediff1d", (ary,))
     flat = reshape(ary, (ary.size,))
     inner = apply("subtract", part(flat, 0, 1, None), part(flat, 0, None, -1))
@@ -118,9 +118,9 @@ def _align_coordinates(f: Any, axis: int, places: Any) -> Any:
 
 
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.283185307179586) -> Any:
-    """Angles without jumps of half a ``period`` and more: ``numpy.unwrap``.
+    """Remove jumps of half a ``period`` and more from angles: ``numpy.unwrap``.
 
-    Running sums along ``axis``: along axis 0 those of ``numpy.cumsum``.
+    Running sums along ``axis``; along axis 0 by ``numpy.cumsum``.
     """
     array_among("unwrap", (p,))
     along = normalize_axis_index(axis, p.ndim)

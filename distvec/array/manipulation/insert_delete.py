@@ -29,10 +29,10 @@ MOST_PLACES = 1 << 10
 
 @supports_column_split(unnamed=NotImplemented)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    """Without the elements, rows or columns that ``obj`` names: ``numpy.delete``. Lazy.
+    """Remove the elements, rows or columns that ``obj`` names: ``numpy.delete``. Lazy.
 
-    Few runs of them are left out by views, in one sweep; many, or where a mask on the servers is
-    true, by a mask: what is left is a selection.
+    Few runs of them are left out by views, in one pass over memory. Many runs, or a mask on the
+    servers, give a boolean-mask selection.
     """
     arr = array_among("delete", (arr,))
     if axis is None:
@@ -195,9 +195,9 @@ def _woven(arr: Any, before: npt.NDArray[np.int64], block: Any) -> Iterator[Any]
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """Without the zeros, or rows and columns of zeros, at the ends: ``numpy.trim_zeros``.
+    """Remove zeros, or rows and columns of zeros, at the ends: ``numpy.trim_zeros``.
 
-    Where the others are is an implicit evaluation: one message, for all ends at once.
+    The ends are found by an implicit evaluation: one request per server for all ends together.
     """
     lowered = trim.lower()
     if lowered not in ("fb", "bf", "f", "b"):

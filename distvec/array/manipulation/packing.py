@@ -39,7 +39,7 @@ def ravel_multi_index(
 
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
-    """``numpy.unravel_index``; an implicit evaluation: ``ValueError`` for what is out of range."""
+    """``numpy.unravel_index``; an implicit evaluation: ``ValueError`` for an index out of range."""
     lengths = _lengths(shape)
     _check_size("unravel_index: shape", lengths)
     rest, size = _integers(indices), prod(lengths)

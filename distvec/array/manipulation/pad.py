@@ -37,10 +37,10 @@ _KEYWORDS: dict[Any, tuple[str, ...]] = {
 
 
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    """``array`` with so many elements before and after it along each axis: ``numpy.pad``. Lazy.
+    """Add elements before and after an array along each axis: ``numpy.pad``. Lazy.
 
-    One sweep; where it takes a value of the array (its edges, for more than ``_FEW``, its mean),
-    this comes in a message before.
+    One pass over memory. A mode that uses values of the array (its edges, for more than ``_FEW``,
+    its mean) needs one request before.
     """
     if callable(mode):
         raise NotImplementedError(
