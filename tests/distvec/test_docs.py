@@ -46,33 +46,12 @@ def test_the_page_on_keyed_spaces_runs(capsys: pytest.CaptureFixture[str]) -> No
     ]
 
 
-def test_the_page_on_indexing_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("how-to/indexing.md")
-    assert capsys.readouterr().out.splitlines() == ["16078 1.522", "2.0 (99999,)"]
-
-
 def test_the_page_on_data_that_moves_runs(capsys: pytest.CaptureFixture[str]) -> None:
     run("how-to/sort_and_scatter.md")
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith(" 100000")
     assert "1.0 961 [841  75  84]" in out
     assert "0.67 -0.0 True 10" in out
-
-
-def test_the_page_on_shapes_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("how-to/shapes.md")
-    first, second = capsys.readouterr().out.splitlines()
-    assert first == "100002 (100000,) 1 1"
-    assert second == "(1000,) 99999"
-
-
-def test_the_page_on_tables_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    run("how-to/tables.md")
-    shapes, explained, result, of_columns = capsys.readouterr().out.splitlines()
-    assert shapes == "(100000, 8) 100000.0 (8, 8)"
-    assert explained.startswith("1 programs (messages per server), 1 sweeps, 1 vectors read (6,4")
-    assert result == "True (8, 3)"
-    assert of_columns == "(5,) (5, 5) (2, 200000)"
 
 
 def test_the_page_on_linear_algebra_runs(capsys: pytest.CaptureFixture[str]) -> None:
