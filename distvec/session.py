@@ -496,7 +496,7 @@ class Session(SessionBase):
         >>> ps.arange(0, 1, 0.25).numpy()
         array([0.  , 0.25, 0.5 , 0.75])
         """
-        # As NumPy's: int64 and the dtypes of what was given; numbers of Python have the usual ones.
+        # NumPy promotes int64 with the dtypes of the arguments; numbers have the usual ones.
         kinds = [np.asarray(one).dtype for one in (start, stop, step) if one is not None]
         if stop is None:
             start, stop = 0, start
@@ -511,7 +511,7 @@ class Session(SessionBase):
         if kind == np.bool_:
             return self._two_truths(length, start, step)
         # The step that NumPy takes is the difference of its first two values; of float16 it is
-        # taken in float32, and so is what follows.
+        # taken in float32, and so are the later steps.
         work = np.dtype(np.float32) if kind == np.float16 else kind
         first, second = kind.type(start), kind.type(start + step)
         with np.errstate(over="ignore"):
@@ -745,7 +745,7 @@ class Session(SessionBase):
         found.keeper = partial(self.durability.keeper, self)
         return found
 
-    # --- what outlives the session --------------------------------------------------------------
+    # --- beyond the life of a session ------------------------------------------------------------
 
     @overload
     def checkpoint(

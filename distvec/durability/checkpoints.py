@@ -81,7 +81,7 @@ def in_thread(write: Callable[[], Checkpoint]) -> Future[Checkpoint]:
     def run(future: Future[Checkpoint]) -> None:
         try:
             future.set_result(write())
-        except BaseException as error:  # noqa: BLE001 - handed over to who waits
+        except BaseException as error:  # noqa: BLE001 - raised by future.result()
             future.set_exception(error)
         finally:  # the error's traceback has this frame: a future in it would keep the error
             del future
@@ -237,7 +237,7 @@ class Checkpoints:
     def _written(self, task: _Task) -> Checkpoint:
         try:
             return self._write(task)
-        except StoreFailed:  # the next one may fit only because of what is there already
+        except StoreFailed:  # the next one may fit only due to the present files
             raise
         except BaseException:
             self._known = {}  # whatever is wrong there, the next one is whole by itself

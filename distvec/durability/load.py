@@ -218,7 +218,7 @@ def _on_servers(
     rest = {}
     for one in chosen:
         if one.shape:
-            shape_of(one.stored_shape)  # refuses those of more than two axes
+            shape_of(one.stored_shape)  # raises for more than two axes
             rest[one.name] = session.new_buffer(type_of(one.stored_shape, dtype_of(one.dtype)))
         else:
             made[one.name] = session.array(_numpy(place, one, bar))
@@ -234,7 +234,7 @@ def _on_servers(
                 _by_servers(place, session, group, rest)
                 bar.update(sum(one.nbytes for one in group))
                 continue
-            except (StoreUnseen, Corrupted):  # what a server finds there may be another file
+            except (StoreUnseen, Corrupted):  # a server may find another file there
                 seen = False
         for one in group:
             # Under a new id: servers that did see the file have made theirs.

@@ -226,7 +226,7 @@ def _check_texts(
 def _save_file(place: Place, plan: SavePlan, metadata: Mapping[str, str], bar: Any) -> None:
     store, fresh = place.store, beside(place.file)
     if not isinstance(store, Directory):
-        plan.one_file(place.file, place.kind, metadata)  # what it cannot hold is refused here
+        plan.one_file(place.file, place.kind, metadata)  # raises for arrays that it cannot hold
         for one in plan.ranges:
             for _ in one.chunks():  # the checksums stand before the data, which are sent once
                 pass

@@ -41,7 +41,7 @@ def in_background(work: Callable[[], Result]) -> Future[Result]:
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised by who asks for the result
+        except BaseException as error:  # noqa: BLE001 - raised by future.result()
             future.set_exception(error)
 
     threading.Thread(target=run, name="distvec-prefetch", daemon=True).start()
@@ -393,7 +393,9 @@ class KeyedArray(np.lib.mixins.NDArrayOperatorsMixin):
         -----
         New states take one message a server each.
         """
-        from distvec.rows.optimizers import RowOptimizer  # `optim` imports SciPy's: tasks need none
+        from distvec.rows.optimizers import (
+            RowOptimizer,
+        )  # late: `optim` imports SciPy, which tasks lack
 
         if not isinstance(optimizer, RowOptimizer):
             raise TypeError(

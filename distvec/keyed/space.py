@@ -338,7 +338,7 @@ class KeyedSpace:
             If the dtype cannot hold the initial value.
         """
         kind = check_dtype(dtype)
-        evaluate(fill, np.zeros(1, np.int64), (), kind)  # OverflowError for what the dtype has not
+        evaluate(fill, np.zeros(1, np.int64), (), kind)  # OverflowError if the dtype cannot hold it
         number = self.session.client.new_id()
         type = ValueType(kind.name, row)
         with measured(self.session.counters):
@@ -733,7 +733,9 @@ class KeyedSpace:
         Layout
             Number of keys and version of each server.
         """
-        if fresh or self._layout is None or not self._layout.length:  # empty: nobody checks it
+        if (
+            fresh or self._layout is None or not self._layout.length
+        ):  # no server checks an empty one
             with measured(self.session.counters):
                 states = self.remote.layout()
             self._layout = Layout.of(self.number, states, self.remote.partition.length > 0)

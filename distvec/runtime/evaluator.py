@@ -217,7 +217,22 @@ class Evaluator:
         self.implicit_transfers += 1
 
     def upload_implicitly(self, size: int, what: str) -> None:
-        """``what`` copies ``size`` bytes to the servers; counted, and an error in strict mode."""
+        """Count a copy of values to the servers that ordinary Python causes.
+
+        Parameters
+        ----------
+        size : int
+            Number of bytes.
+        what : str
+            The operation that needs the copy, for the error.
+
+        Raises
+        ------
+        RuntimeError
+            Within ``strict()``.
+        ValueError
+            If ``size`` exceeds ``upload_limit``.
+        """
         if self._strict:
             raise RuntimeError(
                 f"{what} at {call_site()} copies {size:,} bytes to the servers, which "

@@ -116,7 +116,7 @@ class _Lossy:
         self, request: pb.Request, payload: Parts = (), into: memoryview | None = None
     ) -> Answer:
         """Send and wait, unless one of both is lost; repeated requests are messages too."""
-        # What opens and closes a session has no number, and is not repeated.
+        # Requests that open or close a session have no number, and are not repeated.
         fault = next(self._faults, "none") if request.sequence else "none"
         if fault == "lose request":
             raise Unavailable("the request was lost")

@@ -131,7 +131,7 @@ def _penalty(x: Any) -> tuple[Any, Any]:
 
 
 def _penalty_minimum(n: int) -> float:
-    # By symmetry all coordinates are one t, where 2e-5 (t - 1) + 4 (n t^2 - 1/4) t is 0.
+    # By symmetry all coordinates are one t, a root of 2e-5 (t - 1) + 4 (n t^2 - 1/4) t.
     roots = np.roots([4.0 * n, 0.0, 2e-5 - 1.0, -2e-5])
     t = roots[np.abs(roots.imag) < 1e-9].real
     return float((1e-5 * n * (t - 1) ** 2 + (n * t * t - 0.25) ** 2).min())

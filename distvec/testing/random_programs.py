@@ -163,7 +163,7 @@ def _pick(
 ) -> str | None:
     """A variable; one of those ``allowed`` if there is one."""
     names = _names(machine, allowed) or _names(machine)
-    # The first ones twice as often: what was computed of them before is to be met again.
+    # Draw the first ones twice as often, so that programs meet their earlier results again.
     return draw(st.sampled_from(names[:2] + names)) if names else None
 
 

@@ -232,6 +232,6 @@ def _check_layout(tensors: list[Tensor], start: int, size: int, what: str) -> No
     for end, begin in zip(ends, starts, strict=True):
         if end != begin:
             raise Corrupted(
-                f"{what} is cut off, or its arrays overlap: one ends at byte {end}, and what "
-                f"follows begins at {begin} of {size}"
+                f"{what} is cut off, or its arrays overlap: one ends at byte {end}, and the "
+                f"next begins at {begin} of {size}"
             )
