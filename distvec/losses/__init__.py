@@ -1,5 +1,7 @@
-"""What an objective sums over rows: losses as small values, on NumPy and SciPy arrays of one
-process. Which rows there are, and where the parameters live, is the business of the objectives."""
+"""Losses of rows, and objectives and models over rows in memory.
+
+``distvec.spark`` uses the same losses for the rows of DataFrames.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

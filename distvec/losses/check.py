@@ -91,7 +91,7 @@ def check_loss(
     """
     if not isinstance(loss, RowLoss):
         raise TypeError(
-            f"{loss} has no margins; type optim.check_gradient(objective, x), with an "
+            f"{loss} has no margins; use optim.check_gradient(objective, x) with an "
             "objective that has this loss"
         )
     rng = np.random.default_rng(seed)

@@ -211,7 +211,7 @@ class Softmax(Loss):
 
     def __post_init__(self) -> None:
         if self.classes is not None and self.classes < 1:
-            raise ValueError(f"classes={self.classes}; there must be at least one")
+            raise ValueError(f"classes={self.classes}; must be 1 or more")
 
     def bind(self, labels: Sequence[float]) -> Softmax:
         found = np.asarray(labels, dtype=np.float64)
@@ -223,8 +223,8 @@ class Softmax(Loss):
         if len(absent) and len(found):
             some = ", ".join(map(str, absent[:3])) + ", ..." * (len(absent) > 3)
             warnings.warn(
-                f"no row is of class {some}: a column is fitted to it all the same; number the "
-                f"classes from 0 without gaps, or say Softmax(classes={classes})",
+                f"no row has the label {some}, but each class has a column; number the classes "
+                f"from 0 without gaps, or pass Softmax(classes={classes})",
                 stacklevel=2,
             )
         return replace(self, classes=classes)
@@ -292,8 +292,8 @@ class Softmax(Loss):
     def _count(self) -> int:
         if self.classes is None:
             raise ValueError(
-                "Softmax() does not know how many classes there are: Softmax(classes=...), or "
-                ".bind(labels) with those of all rows"
+                "Softmax() does not know the number of classes; pass Softmax(classes=...), or call "
+                ".bind(labels) with the labels of all rows"
             )
         return self.classes
 
@@ -351,8 +351,9 @@ def _as_indices(labels: Floats, count: float) -> _Places:
     """Labels as indices. ValueError."""
     wrong = ~((labels >= 0.0) & (labels < count) & (labels == np.floor(labels)))
     if wrong.any():
-        most = "" if count == np.inf else f", to {count - 1}: there are {count} classes"
+        most = "" if count == np.inf else f" to {count - 1}, for {count} classes"
         raise ValueError(
-            f"the label is {float(labels[wrong][0])!r}; it must be a whole number from 0{most}"
+            f"label {float(labels[wrong][0])!r} is not allowed; labels must be whole numbers from "
+            f"0{most}"
         )
     return labels.astype(np.intp)

@@ -200,7 +200,7 @@ class _Ties(NamedTuple):
 def _ties(times: Floats) -> _Ties | None:
     """None if all times differ. ValueError unless they ascend."""
     if not (times[1:] >= times[:-1]).all():
-        raise ValueError("rows of Cox must lie by time, ascending: sort them by the label")
+        raise ValueError("Cox needs rows in ascending order of time; sort them by the label")
     new = times[1:] != times[:-1]
     if new.all():
         return None

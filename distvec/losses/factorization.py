@@ -74,11 +74,11 @@ class FactorizationMachine(Loss):
 
     def __post_init__(self) -> None:
         if self.factors < 1:
-            raise ValueError(f"factors={self.factors}; there must be at least one")
+            raise ValueError(f"factors={self.factors}; must be 1 or more")
         if not isinstance(self.row, RowLoss):
-            raise TypeError(f"row={self.row!r}; it must be a loss of one margin, as Logistic()")
+            raise TypeError(f"row={self.row!r}; must be a loss of one margin, such as Logistic()")
         if not (np.isfinite(self.spread) and self.spread >= 0.0):
-            raise ValueError(f"spread={self.spread!r}; it must be a number of 0 or more")
+            raise ValueError(f"spread={self.spread!r}; must be a finite number, 0 or more")
 
     @property
     def labels(self) -> str:  # type: ignore[override]  # others have it by class

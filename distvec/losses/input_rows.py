@@ -15,7 +15,10 @@ from distvec.losses import labels as label_rules
 from distvec.losses.loss import Loss
 from distvec.losses.rows import Floats, Matrix, Rows
 
-InputRows: TypeAlias = "Rows | tuple[Any, Any]"
+Features: TypeAlias = "npt.ArrayLike | sp.sparray | sp.spmatrix"
+"""A matrix of rows as users give it."""
+
+InputRows: TypeAlias = "Rows | tuple[Features, npt.ArrayLike]"
 """Rows, or features and labels."""
 
 
@@ -65,12 +68,12 @@ def _in_types(rows: Rows) -> Rows:
     matrix = matrix_for(rows.matrix)
     count = int(matrix.shape[0])
     if count == 0:
-        raise ValueError("there are no rows")
+        raise ValueError("the data has no rows; give at least one")
     labels = _column("labels", rows.labels, count)
     weights = None if rows.weights is None else _column("weights", rows.weights, count)
     if weights is not None and (weights.min() < 0.0 or not 0.0 < weights.sum() < math.inf):
         raise ValueError(
-            "weights must be 0 or more, with a positive and finite sum; got the least "
+            "weights must be 0 or more, with a positive and finite sum; got the minimum "
             f"{weights.min():g} and the sum {weights.sum():g}"
         )
     return Rows(
@@ -87,7 +90,7 @@ def matrix_for(given: Any) -> Matrix:
     """CSR with sorted indices, or a dense array by rows; of float32 or float64."""
     matrix: Matrix = _csr(given) if sp.issparse(given) else _floats("features", given)
     if matrix.ndim != 2:
-        raise ValueError(f"features have the shape {matrix.shape}; they are a matrix, (rows, n)")
+        raise ValueError(f"features have the shape {matrix.shape}; must be a matrix, (rows, n)")
     numbers = matrix if isinstance(matrix, np.ndarray) else matrix.data
     if not (np.isfinite(numbers.sum()) or np.isfinite(numbers).all()):
         raise ValueError(_not_finite(matrix))
@@ -100,8 +103,9 @@ def _not_finite(matrix: Matrix) -> str:
     bad = np.flatnonzero(~np.isfinite(numbers.data))
     first = bad[np.lexsort((numbers.col[bad], numbers.row[bad]))[0]]
     return (
-        f"{bad.size} features are infinite or NaN, the first in row {numbers.row[first]}, column "
-        f"{numbers.col[first]}: {numbers.data[first]}; leave such rows out, or fill them"
+        f"features contain {bad.size} infinite or NaN numbers, the first in row "
+        f"{numbers.row[first]}, column {numbers.col[first]}: {numbers.data[first]}; remove such "
+        "rows, or fill the numbers in"
     )
 
 
@@ -121,7 +125,7 @@ def _csr(given: Any) -> sp.csr_array:
 def _floats(name: str, given: Any) -> npt.NDArray[Any]:
     array = np.asarray(given)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} have the dtype {array.dtype}; they must be real numbers")
+        raise TypeError(f"{name} have the dtype {array.dtype}; must be real numbers")
     keep = name == "features" and array.dtype in (np.float32, np.float64)
     return np.ascontiguousarray(array, array.dtype if keep else np.float64)
 
@@ -132,14 +136,14 @@ def _column(name: str, given: Any, count: int) -> Floats:
         raise ValueError(f"{name} have the shape {column.shape}, but there are {count} rows")
     bad = np.flatnonzero(~np.isfinite(column))
     if bad.size:
-        raise ValueError(f"row {bad[0]}: {name} must be finite, but one is {column[bad[0]]}")
+        raise ValueError(f"row {bad[0]}: {name} must be finite, got {column[bad[0]]}")
     return column
 
 
 def _groups(given: Any, count: int) -> npt.NDArray[np.int64]:
     groups = np.asarray(given)
     if groups.dtype.kind not in "iu":
-        raise TypeError(f"groups have the dtype {groups.dtype}; they are whole numbers")
+        raise TypeError(f"groups have the dtype {groups.dtype}; must be whole numbers")
     if groups.shape != (count,):
         raise ValueError(f"groups have the shape {groups.shape}, but there are {count} rows")
     return groups.astype(np.int64, copy=False)
@@ -149,7 +153,7 @@ def _events(given: Any, count: int) -> Floats:
     events = _column("events", given, count)
     bad = np.flatnonzero((events != 0.0) & (events != 1.0))
     if bad.size:
-        raise ValueError(f"row {bad[0]}: events are 0 or 1, but one is {events[bad[0]]:g}")
+        raise ValueError(f"row {bad[0]}: events must be 0 or 1, got {events[bad[0]]:g}")
     return events
 
 
@@ -158,9 +162,9 @@ def _check_columns(rows: Rows, loss: Loss) -> None:
     if loss.order == "group" and rows.groups is None:
         raise ValueError(f"{loss} ranks within groups; give Rows(X, y, groups=...)")
     if loss.order != "group" and rows.groups is not None:
-        raise ValueError(f"{loss} has no use for groups; leave them out")
+        raise ValueError(f"{loss} does not use groups; leave them out")
     if loss.order != "time" and rows.events is not None:
-        raise ValueError(f"{loss} has no use for events; leave them out")
+        raise ValueError(f"{loss} does not use events; leave them out")
 
 
 def _in_order(rows: Rows, loss: Loss) -> Rows:

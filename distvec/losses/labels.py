@@ -17,8 +17,8 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _MOST_CLASSES = 100_000
 _PAIRS = (
-    "allowed are {0, 1} or {-1, 1}; for other pairs say which is +1: positive_label=...; for more "
-    "than two classes take the loss Softmax()"
+    "allowed are {0, 1} or {-1, 1}; for other pairs pass positive_label=...; for more than two "
+    "classes use the loss Softmax()"
 )
 
 
@@ -86,10 +86,10 @@ class Signs(LabelRule):
             if label not in (-1.0, 0.0, 1.0):
                 return f"the label is {label:g}; {_PAIRS}"
             if {label, *others} >= {-1.0, 0.0}:
-                return f"the label is {label:g} where others are {others}; {_PAIRS}"
+                return f"the label is {label:g}, but others are {others}; {_PAIRS}"
         elif len(others) > 1:
             return (
-                f"the label is {label:g} where others are {others}: a third value; with "
+                f"the label is {label:g}, but others are {others}; with "
                 f"positive_label={self.positive_label:g} there must be exactly two"
             )
         return None
@@ -171,8 +171,8 @@ def rule(kind: str, positive_label: float | None = None) -> LabelRule:
         )
     if isinstance(positive_label, str) or not isinstance(positive_label, SupportsFloat):
         raise TypeError(
-            f"positive_label={positive_label!r}; it is a number of the label column (for text see "
-            "pyspark.ml.feature.StringIndexer)"
+            f"positive_label={positive_label!r}; must be a number of the label column (for text "
+            "see pyspark.ml.feature.StringIndexer)"
         )
     return Signs(float(positive_label))
 
@@ -189,6 +189,6 @@ def classes(rule: LabelRule, distinct: Iterable[float]) -> tuple[float, float] |
 def one_class(column: str, label: float, rows: int) -> str:
     """The warning for data whose labels are all the same."""
     return (
-        f"label={column!r}: all {rows:,} labels are {label:g}; with one class there is nothing to "
-        "tell apart, and without a penalty the loss has no minimum"
+        f"label={column!r}: all {rows:,} labels are {label:g}; a classifier needs two classes, "
+        "and without a penalty the loss has no minimum"
     )

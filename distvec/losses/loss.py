@@ -118,7 +118,7 @@ def check_number(loss: object, name: str, allowed: bool, what: str) -> None:
 def check_smoothing(loss: object) -> None:
     """The field ``smoothing``."""
     smoothing = getattr(loss, "smoothing")  # noqa: B009
-    check_number(loss, "smoothing", smoothing >= 0.0, "a number of at least 0; 0 is not smooth")
+    check_number(loss, "smoothing", smoothing >= 0.0, "0 or more; 0 is not smooth")
 
 
 Arrays: TypeAlias = tuple[npt.NDArray[Any], ...]
@@ -359,7 +359,7 @@ class Loss(ABC):
             If the loss has no probabilities.
         """
         raise NotImplementedError(
-            f"{self} tells no probabilities, as Logistic and Softmax do; ask for the scores"
+            f"{self} has no probabilities, which Logistic and Softmax have; use margins()"
         )
 
     def predictions(self, scores: Floats) -> Floats:
@@ -384,7 +384,7 @@ class Loss(ABC):
             return np.where(scores > 0.0, 1.0, -1.0)
         if self.labels == "real" and not self.order:
             return scores
-        raise NotImplementedError(f"{self} tells no labels of rows; ask for the scores")
+        raise NotImplementedError(f"{self} does not predict labels; use margins()")
 
 
 class PhasedLoss(Loss):
@@ -567,8 +567,8 @@ def check_intercept(loss: Loss, intercept: bool) -> None:
     """ValueError for an intercept that the loss does not see, as it cancels out."""
     if intercept and not loss.takes_intercept:
         raise ValueError(
-            f"intercept=True: {loss} compares margins with one another, so an intercept changes "
-            "nothing; leave it out"
+            f"intercept=True: {loss} compares margins with one another, so an intercept has no "
+            "effect; leave it out"
         )
 
 
@@ -576,8 +576,8 @@ def check_features(count: int, *, intercept: bool, name: str = "the features") -
     """ValueError where there is nothing to fit; an intercept alone is a model."""
     if not count and not intercept:
         raise ValueError(
-            f"{name}: every row has 0 of them, so there is nothing to fit; give features, or "
-            "intercept=True for a model of it alone"
+            f"{name}: every row has 0 features; give at least one feature, or intercept=True to "
+            "fit only an intercept"
         )
 
 
@@ -585,8 +585,9 @@ def positive_weight(loss: Loss, weight: float) -> float:
     """What a mean divides by; ValueError where rows have no say at all."""
     if weight > 0.0:
         return weight
-    what = "no two rows of a group have different labels" if loss.order == "group" else "all are 0"
-    raise ValueError(f"{loss}: there is nothing to average over: the weights sum to 0, as {what}")
+    is_ranking = loss.order == "group"
+    reason = "no two rows of a group have different labels" if is_ranking else "all are 0"
+    raise ValueError(f"{loss}: the weights sum to 0, because {reason}; there is no mean")
 
 
 def as_arrays(given: Any, parameters: Sequence[Parameter]) -> tuple[Any, ...]:
@@ -595,8 +596,8 @@ def as_arrays(given: Any, parameters: Sequence[Parameter]) -> tuple[Any, ...]:
         return (given,)
     names = [one.name for one in parameters]
     if not hasattr(given, "keys") or set(given.keys()) != set(names):
-        what = sorted(given.keys()) if hasattr(given, "keys") else type(given).__name__
-        raise TypeError(f"the parameters are a dict with {names}; {what} was given")
+        found = sorted(given.keys()) if hasattr(given, "keys") else type(given).__name__
+        raise TypeError(f"the parameters must be a dict with {names}, got {found}")
     return tuple(given[name] for name in names)
 
 

@@ -64,11 +64,11 @@ class PairwiseRanking(Loss):
 
     def __post_init__(self) -> None:
         if not isinstance(self.row, RowLoss):
-            raise TypeError(f"row={self.row!r}; it must be a loss of one margin, as Logistic()")
+            raise TypeError(f"row={self.row!r}; must be a loss of one margin, such as Logistic()")
         if self.row.labels != "signs":
             raise ValueError(
-                f"row={self.row!r} takes {self.row.labels!r} labels; it must be a loss of two "
-                "classes, as Logistic() or SquaredHinge()"
+                f"row={self.row!r} takes {self.row.labels!r} labels; must be a loss of two "
+                "classes, such as Logistic() or SquaredHinge()"
             )
 
     @property

@@ -151,6 +151,8 @@ def curvature_at_kink(r: Floats, low: float, high: float, smoothing: float) -> F
     NotImplementedError without smoothing.
     """
     if smoothing == 0.0:
-        raise NotImplementedError("what has a kink has no second derivative; give it smoothing=")
+        raise NotImplementedError(
+            "a loss with kinks has no second derivative; pass smoothing=1e-3, for instance"
+        )
     place = r / smoothing
     return np.where((place > low) & (place < high), 1.0 / smoothing, 0.0)

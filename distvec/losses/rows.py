@@ -102,7 +102,7 @@ def pairs_of(labels: Floats, groups: npt.NDArray[np.int64], weights: Floats | No
     """All pairs; sorts. ValueError unless the rows of each group lie together."""
     begins = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
     if np.unique(groups[begins]).size < begins.size:
-        raise ValueError("the rows of a group must lie together: sort them by the group")
+        raise ValueError("the rows of a group must lie together; sort them by the group")
     sizes = np.diff(begins, append=labels.size)
     number = np.repeat(np.arange(begins.size), sizes)
     order = np.lexsort((-labels, number))
@@ -227,7 +227,7 @@ class Rows:
     def pairs(self) -> Pairs:
         """Those of the rows of a group that have different labels; kept. ValueError."""
         if self.groups is None:
-            raise ValueError("rows are compared within groups, of which there are none: groups=...")
+            raise ValueError("rows are compared within groups; give Rows(X, y, groups=...)")
         return pairs_of(self.labels, self.groups, self.weights)
 
     def for_many_products(self) -> Rows:

@@ -36,8 +36,10 @@ _A_LABEL = {"signs": 1.0, "classes": 0.0, "real": 0.25, "counts": 1.0, "positive
 
 @dataclass(frozen=True)
 class UserRowLoss(RowLoss):
-    """What ``row_loss`` makes of a function. Called with the function's further parameters it is
-    the same loss with those: ``my_loss(delta=0.5)``."""
+    """A loss that ``row_loss`` made of a function.
+
+    Call it with further parameters of the function for a loss with those: ``my_loss(delta=0.5)``.
+    """
 
     function: Callable[..., Any]
     labels: str = "real"  # type: ignore[misc]  # of each object, where other losses have it by class
@@ -151,7 +153,7 @@ Parameters: TypeAlias = "Mapping[str, tuple[int, ...]] | Sequence[Parameter] | N
 
 @dataclass(frozen=True)
 class UserBlockLoss(Loss):
-    """What ``block_loss`` makes of a function."""
+    """A loss that ``block_loss`` made of a function."""
 
     function: Callable[..., Any]
     of: tuple[Parameter, ...] = (Parameter(),)
@@ -167,7 +169,7 @@ class UserBlockLoss(Loss):
 
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
         if rows.offsets is not None:
-            raise ValueError(f"{self} sees no offsets: give them as a feature, or take a row_loss")
+            raise ValueError(f"{self} gets no offsets; give them as a feature, or use a row_loss")
         matrix = rows.with_ones if intercept else rows.matrix
         weights = np.ones(len(rows)) if rows.weights is None else rows.weights
         seen = as_given([read_only(array) for array in arrays], self.of)
@@ -203,7 +205,7 @@ class UserBlockLoss(Loss):
         return value, gradients
 
     def predictions(self, scores: Floats) -> Floats:
-        raise NotImplementedError(f"{self} tells no labels of rows; ask for the scores")
+        raise NotImplementedError(f"{self} does not predict labels")
 
     def __str__(self) -> str:
         return getattr(self.function, "__name__", None) or repr(self.function)
@@ -306,14 +308,14 @@ def _as_parameters(given: Parameters) -> tuple[Parameter, ...]:
             '{"weights": (), "factors": (8,)}, or a list of Parameter'
         )
     if len(set(names)) < len(names) or ("" in names and len(names) > 1):
-        raise ValueError(f"parameters have the names {names}; each must have its own")
+        raise ValueError(f"parameters have the names {names}; names must differ")
     return found
 
 
 def _row(name: str, row: Any) -> tuple[int, ...]:
     if not isinstance(row, tuple) or len(row) > 1 or not all(isinstance(k, int) for k in row):
         raise TypeError(
-            f"parameters[{name!r}]={row!r}: must be (), of a vector, or (k,), of a table with k "
+            f"parameters[{name!r}]={row!r}: must be () for a vector, or (k,) for a table of k "
             "columns"
         )
     return row

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from distvec.losses.loss import Loss, NotFinite, Parameter, as_arrays, as_given
-from distvec.objectives.model import Model
+from distvec.objectives.model import Model, Weights
 from distvec.objectives.penalties import Penalty, Term, by_parameter, in_dtype_of, term_of
 from distvec.objectives.solver_choice import Task
 from distvec.objectives.standardization import Scales, Standardized, box_of, by_name, scaled_boxes
@@ -22,6 +22,7 @@ from optim.core.arrays import Array, Scalar
 from optim.core.checkpoints.policy import Place
 from optim.core.solver import ToleranceSolver
 from optim.core.trees import as_start, as_user_structure
+from optim.quasi_newton.lbfgsb import Bounds
 
 Arrays = tuple[Array, ...]
 
@@ -102,7 +103,7 @@ class ObjectiveBase(ABC):
         other.penalty, other._terms = penalty, self._terms_of(penalty)
         return other
 
-    def start(self, model: Any = None) -> Any:
+    def start(self, model: Model | Weights | None = None) -> Any:
         """Return a start for ``minimize``: zeros, or random values if zeros are a saddle point.
 
         Parameters
@@ -141,7 +142,7 @@ class ObjectiveBase(ABC):
             found[-1] = given[-1]
         return found
 
-    def __call__(self, x: Any) -> tuple[Scalar, Any]:
+    def __call__(self, x: Weights) -> tuple[Scalar, Any]:
         """The mean loss and the smooth part of the penalty, and their gradient, in the form of
         ``x``. The penalty adds operators, and no message."""
         arrays = self._arrays(x)
@@ -151,7 +152,7 @@ class ObjectiveBase(ABC):
         value, gradients = self._mean(self._used(arrays))
         return value + smooth, self._given(self._with_slopes(arrays, self._used(gradients)))
 
-    def hessp(self, x: Any, v: Any) -> Any:
+    def hessp(self, x: Weights, v: Weights) -> Any:
         """Return the product of the Hessian at ``x`` with a vector.
 
         Parameters
@@ -184,7 +185,7 @@ class ObjectiveBase(ABC):
         ]
         return self._given(self._sums(self._used(found), bent))
 
-    def penalty_value(self, x: Any) -> Scalar:
+    def penalty_value(self, x: Weights) -> Scalar:
         """Return the value of the whole penalty.
 
         Parameters
@@ -201,7 +202,7 @@ class ObjectiveBase(ABC):
         pairs = zip(self._terms, self._scaled(arrays), strict=True)
         return self._quadratic_value(arrays) + sum(term.kinked_value(y) for term, y in pairs)
 
-    def total(self, x: Any) -> Scalar:
+    def total(self, x: Weights) -> Scalar:
         """Return the minimised value: the mean loss plus the whole penalty.
 
         Parameters
@@ -218,10 +219,10 @@ class ObjectiveBase(ABC):
 
     def minimize(
         self,
-        x0: Any = None,
+        x0: Weights | None = None,
         method: str | None = None,
         *,
-        bounds: Any = None,
+        bounds: Bounds | None = None,
         callback: Callable[[State], Any] | None = None,
         progress: bool | Callable[[State], Any] = False,
         checkpoint: Place = None,
@@ -298,7 +299,7 @@ class ObjectiveBase(ABC):
             warnings.warn(_kinks(self.loss), RuntimeWarning, stacklevel=2)
         return found
 
-    def fit(self, x0: Any = None, method: str | None = None, **options: Any) -> Model:
+    def fit(self, x0: Weights | None = None, method: str | None = None, **options: Any) -> Model:
         """Minimise, and return the model of the parameters found.
 
         Parameters
@@ -328,7 +329,7 @@ class ObjectiveBase(ABC):
         return model
 
     @abstractmethod
-    def model(self, x: Any) -> Model:
+    def model(self, x: Weights) -> Model:
         """Return parameters as a model with the loss, intercept and features of this objective.
 
         Parameters
@@ -398,10 +399,10 @@ class ObjectiveBase(ABC):
 
 
 def _not_finite(value: float) -> str:
-    what = "the gradient is not finite" if math.isfinite(value) else f"the value is {value}"
+    problem = "the gradient is not finite" if math.isfinite(value) else f"the value is {value}"
     return (
-        f"{what} where the solver starts; give another x0, scale features or labels, or write the "
-        "loss so that nothing on the way overflows, as np.logaddexp(0, m) for np.log1p(np.exp(m))"
+        f"{problem} at the start; give another x0, scale features or labels, or write the loss so "
+        "that no step overflows, such as np.logaddexp(0, m) for np.log1p(np.exp(m))"
     )
 
 
@@ -411,9 +412,10 @@ def known_features(
     """How many features an array of shape ``given`` is over; ``whole`` is that of all."""
     name = parameter.name or "the model"
     if len(given) != len(whole) or given[1:] != whole[1:] or not intercept <= given[0] <= whole[0]:
-        last = ", of which the last is the intercept" if intercept else ""
+        last = ", the last being the intercept" if intercept else ""
         raise ValueError(
-            f"{name} has the shape {given}; it is continued to {whole}: as many rows or fewer{last}"
+            f"{name} has the shape {given}; to continue it to {whole}, it must have at most as "
+            f"many rows{last}"
         )
     return given[0] - intercept
 
@@ -428,7 +430,7 @@ def _kinks(loss: Loss) -> str:
     of = getattr(loss, "row", None)  # the loss within a factorization machine, or of pairs
     kinked = of if isinstance(of, Loss) else loss
     return (
-        f"{loss} has kinks, where a solver for smooth functions stops without knowing whether it "
-        "is at a minimum; the result is the best point seen. It does know with a little smoothing, "
-        f"as of {type(kinked).__name__}(smoothing=1e-3)"
+        f"{loss} has kinks, so a solver for smooth functions cannot verify that it is at a "
+        "minimum; the result is the best point seen. Use a smooth loss, for instance "
+        f"{type(kinked).__name__}(smoothing=1e-3)"
     )

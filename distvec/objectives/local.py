@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from distvec.losses.input_rows import InputRows, rows_for
+from distvec.losses.input_rows import Features, InputRows, rows_for
 from distvec.losses.loss import (
     Arrays,
     Loss,
@@ -23,7 +23,7 @@ from distvec.losses.loss import (
 )
 from distvec.losses.rows import Floats, Rows, standard_deviations
 from distvec.objectives.base import ObjectiveBase
-from distvec.objectives.model import Model
+from distvec.objectives.model import Model, Weights
 from distvec.objectives.penalties import Penalty
 from optim.stochastic.minibatches import Order
 
@@ -45,9 +45,11 @@ class Batches:
     def of(cls, rows: Rows, size: int, *, shuffle: bool, fixed: bool, seed: int) -> Batches:
         """ValueError for a size that there is not. Rows of ``fixed`` batches are copied once."""
         if not 1 <= size <= len(rows):
-            raise ValueError(f"batch_size={size!r}: must be between 1 and {len(rows)}, the rows")
+            raise ValueError(
+                f"batch_size={size!r}; must be between 1 and {len(rows)}, the number of rows"
+            )
         if not seed >= 0:
-            raise ValueError(f"seed={seed!r}: must not be negative")
+            raise ValueError(f"seed={seed!r}; must be 0 or more")
         if not fixed:
             return cls(rows, size, Order(len(rows), shuffle, seed), None)
         sample = Order(len(rows), True, seed).epoch(0)
@@ -210,7 +212,10 @@ class Objective(ObjectiveBase):
         objective.
         """
         if isinstance(self.loss, PhasedLoss) or self.loss.order:
-            raise ValueError(f"{self.loss} compares rows with others: it has no minibatches")
+            raise ValueError(
+                f"minibatches() is not available for {self.loss}, which compares rows with one "
+                "another; use a full-batch solver, such as L-BFGS"
+            )
         sampled = object.__new__(SampledObjective)
         sampled.__dict__.update(self.__dict__)
         sampled._batches = Batches.of(
@@ -218,7 +223,7 @@ class Objective(ObjectiveBase):
         )
         return sampled
 
-    def margins(self, x: Any, features: Any = None) -> Floats:
+    def margins(self, x: Weights, features: Features | None = None) -> Floats:
         """Return the margins of rows: linear predictors rather than probabilities.
 
         Parameters
@@ -241,12 +246,12 @@ class Objective(ObjectiveBase):
             return self.model(x).margins(features)
         return self.loss.scores(self.data, self._arrays(x), intercept=self.intercept)
 
-    def scores(self, x: Any, features: Any = None) -> Floats:
+    def scores(self, x: Weights, features: Features | None = None) -> Floats:
         """Deprecated: use ``margins``."""
         warn_renamed("Objective.scores()", "margins()")
         return self.margins(x, features)
 
-    def model(self, x: Any) -> Model:
+    def model(self, x: Weights) -> Model:
         """Return parameters as a model with the loss, intercept and classes of this objective.
 
         Parameters
@@ -311,7 +316,7 @@ class Objective(ObjectiveBase):
             if array.shape != shape:
                 raise ValueError(f"{name} has the shape {array.shape}, {self.loss} needs {shape}")
             if array.dtype.kind not in "fiu":
-                raise TypeError(f"{name} has the dtype {array.dtype}; it must be of real numbers")
+                raise TypeError(f"{name} has the dtype {array.dtype}; must be real numbers")
         return arrays
 
     def _shape(self, parameter: Parameter) -> tuple[int, ...]:
@@ -319,22 +324,33 @@ class Objective(ObjectiveBase):
 
 
 class SampledObjective(Objective):
-    """What ``minibatches`` makes: the whole objective, and batches of it."""
+    """The result of ``minibatches``: the whole objective, and batches of it."""
 
     _batches: Batches
 
     @property
     def batches_per_epoch(self) -> int:
-        """After how many batches each row was seen once."""
+        """The number of batches after which each row was used once."""
         return self._batches.per_epoch
 
     @property
     def terms(self) -> Order | None:
-        """The order of the batches, if they are the same in each epoch."""
+        """The order of the batches if they are the same in each epoch, else None."""
         return self._batches.terms
 
     def batch(self, k: int) -> Objective:
-        """The objective on batch k = 0, 1, ..."""
+        """Return the objective on one batch.
+
+        Parameters
+        ----------
+        k : int
+            The number of the batch, from 0, over all epochs.
+
+        Returns
+        -------
+        Objective
+            The objective over the rows of the batch.
+        """
         part = object.__new__(Objective)
         part.__dict__.update(self.__dict__)
         part.data = self._batches.at(k)

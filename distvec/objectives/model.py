@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from distvec.array.core.handle import Handle, SessionBase
 from distvec.durability.load import load
 from distvec.durability.save import save
-from distvec.losses.input_rows import matrix_for
+from distvec.losses.input_rows import Features, matrix_for
 from distvec.losses.loss import (
     MARGINS,
     PREDICTIONS,
@@ -34,6 +34,9 @@ from distvec.losses.rows import Floats, Rows
 from optim import Result
 
 _PUBLIC = "distvec.losses"
+
+Weights: TypeAlias = "npt.ArrayLike | Handle | Mapping[str, npt.ArrayLike | Handle]"
+"""Parameters as users give them: an array, or a dict of arrays by name."""
 
 
 def description_of(loss: Loss) -> dict[str, Any]:
@@ -59,8 +62,8 @@ def loss_of(description: Mapping[str, Any], given: Loss | None, path: str) -> Lo
     found = description_of(given)
     if found != description:
         raise ValueError(
-            f"loss={given}: {path} holds a model of {_format_description(description)}; give that "
-            "loss, or leave loss= out where it is one of distvec.losses"
+            f"loss={given}: {path} contains a model of {_format_description(description)}; pass "
+            "that loss, or leave loss= out if it is built in"
         )
     return given
 
@@ -68,14 +71,14 @@ def loss_of(description: Mapping[str, Any], given: Loss | None, path: str) -> Lo
 def _loss_of(description: Mapping[str, Any], path: str) -> Loss:
     if "own" in description:
         raise ValueError(
-            f"{path} holds a model of {description['own']}, a loss that is none of {_PUBLIC}; type "
-            f"Model.load(path, loss=...) with the one that it was fitted by"
+            f"{path} contains a model of {description['own']}, a loss that is not in {_PUBLIC}; "
+            f"pass the loss that it was fitted with: Model.load(path, loss=...)"
         )
     kind = getattr(import_module(_PUBLIC), description["name"], None)
     if kind is None:
         raise ValueError(
-            f"{path} holds a model of {description['name']}, which this version of distvec does "
-            "not know; load it with the version that wrote it, or a later one"
+            f"{path} contains a model of {description['name']}, which this version of distvec does "
+            "not have; use the version that wrote it, or a later one"
         )
     parameters = {
         name: _loss_of(one, path) if isinstance(one, Mapping) else one
@@ -155,12 +158,12 @@ class Model:
 
     def __init__(
         self,
-        x: Any,
+        x: Weights,
         *,
         loss: Loss,
         intercept: bool = False,
         num_features: int | None = None,
-        coordinates: Any = None,
+        coordinates: npt.ArrayLike | Handle | None = None,
         classes: Sequence[float] | None = None,
         features: str | Sequence[str] = "features",
     ) -> None:
@@ -172,8 +175,8 @@ class Model:
         self.has_intercept = bool(intercept)
         if hasattr(x, "keys") and not loss.parameters[0].name:
             raise TypeError(
-                f"x is a dict of {sorted(x.keys())}, and a model of {loss} has one array; give the "
-                "loss that they were fitted by, loss=objective.loss"
+                f"x is a dict of {sorted(x.keys())}, but a model of {loss} has one array; pass the "
+                "loss that they were fitted with: loss=objective.loss"
             )
         self.arrays = tuple(map(_as_array, as_arrays(x, loss.parameters)))
         self.coordinates: Any = None if coordinates is None else _as_array(coordinates)
@@ -184,7 +187,8 @@ class Model:
         rows = self.arrays[0].shape[0] - extra if self.arrays[0].ndim else -1
         self.num_features = rows if num_features is None else int(num_features)
         """How many features rows have."""
-        self._check(self.num_features if coordinates is None else len(coordinates))
+        known = self.coordinates
+        self._check(self.num_features if known is None else len(known))
         if isinstance(self.coordinates, np.ndarray):
             _check_coordinates(self.coordinates, self.num_features)
 
@@ -196,10 +200,10 @@ class Model:
                 raise ValueError(
                     f"{has} the shape {array.shape}; a model of {self.loss} over {kept:,} "
                     f"features {'with' if self.has_intercept else 'without'} an intercept has "
-                    f"{wanted}: say intercept=, or let the objective make it, objective.model(x)"
+                    f"{wanted}; pass intercept=, or call objective.model(x)"
                 )
             if array.dtype.kind not in "fiu":
-                raise TypeError(f"weights have dtype {array.dtype}; they must be real numbers")
+                raise TypeError(f"weights have dtype {array.dtype}; must be real numbers")
 
     # --- what it is -------------------------------------------------------------------------------
 
@@ -286,7 +290,7 @@ class Model:
 
     # --- what it says of rows ---------------------------------------------------------------------
 
-    def margins(self, data: Any) -> Floats:
+    def margins(self, data: Features) -> Floats:
         """Return the margins ``<x, w> + intercept`` of rows.
 
         Margins are called ``decision_function`` in scikit-learn. Offsets are not added.
@@ -310,12 +314,12 @@ class Model:
         """
         return self._says(MARGINS, data)
 
-    def scores(self, data: Any) -> Floats:
+    def scores(self, data: Features) -> Floats:
         """Deprecated: use ``margins``."""
         warn_renamed("Model.scores()", "margins()")
         return self.margins(data)
 
-    def probabilities(self, data: Any) -> Floats:
+    def probabilities(self, data: Features) -> Floats:
         """Return the probability of each class, as ``predict_proba`` does in scikit-learn.
 
         Parameters
@@ -337,7 +341,7 @@ class Model:
         """
         return self._says(PROBABILITIES, data)
 
-    def predict(self, data: Any) -> Floats:
+    def predict(self, data: Features) -> Floats:
         """Return the predicted label of each row.
 
         Parameters
@@ -361,7 +365,7 @@ class Model:
 
     def _says(self, what: str, data: Any) -> Floats:
         if not self.is_local:
-            raise TypeError(f"the model is on the servers; type model.numpy().{_CALLED[what]}(...)")
+            raise TypeError(f"the model is on the servers; call model.numpy().{_CALLED[what]}(...)")
         matrix = matrix_for(data)
         if matrix.shape[1] != self.num_features:
             raise ValueError(
@@ -398,8 +402,8 @@ class Model:
         """
         if str(path).endswith(".npy"):
             raise ValueError(
-                f"save({str(path)!r}): .npy has no room for a description; type "
-                "model.save('model.safetensors'), or a folder's name"
+                f"save({str(path)!r}): .npy files cannot contain a description; use "
+                "model.save('model.safetensors'), or the name of a folder"
             )
         arrays = dict(zip(self._names(self.loss), self.arrays, strict=True))
         if self.coordinates is not None:
@@ -453,12 +457,14 @@ class Model:
         text = found.metadata.get(_DOCUMENT)
         if text is None:
             raise ValueError(
-                f"{path} holds the arrays {', '.join(found)}, and no model; a model of them is "
-                "Model(distvec.load(path)[name], loss=..., intercept=...)"
+                f"{path} contains no model, but the arrays {', '.join(found)}; make a model of "
+                "one: Model(distvec.load(path)[name], loss=..., intercept=...)"
             )
         document: Mapping[str, Any] = json.loads(text)
         if document["format"] > _FORMAT:
-            raise ValueError(f"{path} was written by a newer distvec: format {document['format']}")
+            raise ValueError(
+                f"{path} has format {document['format']}, of a newer distvec; update distvec"
+            )
         known = loss_of(document["loss"], loss, str(path))
         arrays = [found[name] for name in cls._names(known)]
         return cls(
@@ -505,8 +511,8 @@ def _two(classes: Sequence[float]) -> tuple[float, float]:
         negative, positive = map(float, classes)
     except (TypeError, ValueError):
         raise ValueError(
-            f"classes={classes!r}: give two labels, that of the negative class and that of the "
-            "positive one; of 0 and 1 leave classes= out"
+            f"classes={classes!r}; must be two labels, negative and positive; for 0 and 1 leave "
+            "classes= out"
         ) from None
     return negative, positive
 
@@ -515,8 +521,8 @@ def _check_coordinates(coordinates: npt.NDArray[Any], features: int) -> None:
     inside = coordinates.size == 0 or (coordinates[0] >= 0 and coordinates[-1] < features)
     if not (inside and (np.diff(coordinates) > 0).all()):
         raise ValueError(
-            f"coordinates must ascend, from 0 to {features - 1} at most: they are the features "
-            f"that x has rows for; got {coordinates}"
+            f"coordinates must be ascending features from 0 to at most {features - 1}, got "
+            f"{coordinates}"
         )
 
 

@@ -160,7 +160,7 @@ def term_of(penalty: Any, like: Array, mask: Array | None, name: str = "") -> Te
             return Term(other=penalty, mask=mask)
     where = f"penalty[{name!r}]" if name else "penalty"
     raise TypeError(
-        f"{where}={penalty!r}: must be a penalty of optim; type for instance "
+        f"{where}={penalty!r}: must be a penalty of optim, such as "
         "optim.SquaredL2Norm(0.1), optim.L1Norm(0.1) or optim.ElasticNet(l1=0.1, l2=0.1)"
     )
 
@@ -174,7 +174,7 @@ def by_parameter(penalty: Any, parameters: Sequence[Parameter]) -> list[Any]:
         return [_of_name(penalty, name) for name in names]
     if names == [""]:
         raise TypeError(
-            "penalty is a dict, but there is one array of parameters only; give its penalty"
+            "penalty is a dict, but there is only one array of parameters; give its penalty"
         )
     if unknown := sorted(set(penalty) - set(names)):
         raise ValueError(f"penalty has {unknown}; the parameters are {names}")
@@ -196,7 +196,7 @@ def _of_name(penalty: Any, name: str) -> Any:
         )
     for key, by_names in trees.items():
         if not isinstance(by_names, Mapping) or name not in by_names:
-            raise ValueError(f"penalty: {key} of {type(penalty).__name__} has none for {name!r}")
+            raise ValueError(f"penalty: {key} of {type(penalty).__name__} lacks {name!r}")
     return replace(penalty, **{key: value[name] for key, value in trees.items()})
 
 
@@ -222,7 +222,7 @@ def _fit(given: Any, like: Array, mask: Array | None, name: str, rest: float) ->
     if found is None:
         raise ValueError(
             f"penalty: {name} has shape {np.shape(given)}, but the parameter has "
-            f"{tuple(like.shape)}; give a number, or one for each element"
+            f"{tuple(like.shape)}; give a number, or an array of that shape"
         )
     return found
 

@@ -43,8 +43,8 @@ class Task:
         """
         if self.boxes is not None and self.has_others:
             raise NotImplementedError(
-                "bounds beside a penalty that is no l1 norm have no proximal operator here; leave "
-                "the bounds out, or minimise by optim.ADMM(penalty=..., terms=(optim.Box(...),))"
+                "bounds with a penalty other than an l1 norm have no proximal operator; leave the "
+                "bounds out, or use optim.ADMM(penalty=..., terms=(optim.Box(...),))"
             )
         kind = self._fitting() if method is None else solver_class(method)
         known = [field.name for field in fields(kind)]

@@ -1,10 +1,8 @@
-"""Spark: data in DataFrames, weights and gradients on parameter servers.
+"""Train models on the rows of DataFrames, with parameters on parameter servers.
 
 ps = PSContext.get_or_create(spark, servers=2)
-objective = Objective(train, loss=Huber(), penalty=ElasticNet(l1=0.0, l2=1e-4))
-result = objective.minimize()
-objective.model(result.x).predict(test).show()
-run(train, rdd, w, staleness=1)
+model = Objective(train, loss=Logistic(), penalty=SquaredL2Norm(1e-4)).fit()
+model.predict(test).show()
 ps.stop()
 """
 

@@ -132,8 +132,8 @@ class FittedModels:
 
 _WATCH_SECONDS = 1.0
 STOPPED = (
-    "this PSContext was stopped, and its arrays went with it; start one again by "
-    "PSContext.get_or_create(spark), and make them anew"
+    "this PSContext was stopped and its arrays were freed; start one with "
+    "PSContext.get_or_create(spark), and create the arrays again"
 )
 
 
@@ -297,11 +297,13 @@ class PSContext(TaskSession):
         added = extensions(plugins or ())
         if wanted is not None and plugins is not None:
             raise ValueError(
-                "plugins= is for servers started here; those at addresses= get them by distvec "
+                "plugins= is for servers started here; start servers at addresses= with distvec "
                 "serve --plugin package.module"
             )
         if wanted is not None and servers is not None and servers != len(wanted):
-            raise ValueError(f"servers={servers} but {len(wanted)} addresses; leave servers out")
+            raise ValueError(
+                f"servers={servers}, but addresses= has {len(wanted)}; leave servers out"
+            )
         if wanted is None and lease is not None:
             raise ValueError(
                 "lease= goes with addresses=: servers started here end with the driver"
@@ -533,7 +535,7 @@ class PSContext(TaskSession):
     def share(self, array: KeyedArray) -> AbstractContextManager[KeyedArray]:
         """Yields the array itself."""
 
-    def share(self, array: Any) -> AbstractContextManager[Any]:
+    def share(self, array: DistArray | KeyedArray) -> AbstractContextManager[Any]:
         """Let Spark tasks read an array and add to it at any time, as Hogwild! does.
 
         Use it in a ``with`` statement. At the end of the block the array is rebound to the final
@@ -578,7 +580,9 @@ class PSContext(TaskSession):
     def make_way(self) -> None:
         """Deprecated: use ``release_slots``."""
         warnings.warn(
-            "PSContext.make_way() is release_slots() now", DeprecationWarning, stacklevel=2
+            "PSContext.make_way() is deprecated; use release_slots()",
+            DeprecationWarning,
+            stacklevel=2,
         )
         self.release_slots()
 

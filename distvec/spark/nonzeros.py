@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
@@ -28,7 +29,11 @@ _SLOTS = 1 << 21
 
 
 def save_nonzeros(
-    path: str | os.PathLike[str], x: Any, *, format: str = "parquet", progress: bool = False
+    path: str | os.PathLike[str],
+    x: DistArray | npt.ArrayLike,
+    *,
+    format: str = "parquet",
+    progress: bool = False,
 ) -> None:
     """Write the non-zeros of a vector to a folder of part files, which Spark can read.
 
@@ -69,10 +74,10 @@ def save_nonzeros(
     check_choice(format, tuple(_WRITERS), "format")
     vector = x if isinstance(x, DistArray) else np.asarray(x)
     if vector.ndim != 1:
-        raise ValueError(f"save_nonzeros takes a vector, got the shape {vector.shape}")
+        raise ValueError(f"save_nonzeros needs a vector, got the shape {vector.shape}")
     store = open_store(path)
     if store.names():
-        raise FileExistsError(f"{store.url} is not empty: write to another folder")
+        raise FileExistsError(f"{store.url} is not empty; write to another folder")
     written: list[str] = []
     try:
         with bar_of("save_nonzeros", vector.nbytes, shown=progress) as bar:
@@ -145,13 +150,15 @@ def load_nonzeros(
     try:
         names = store.names()
     except NotADirectoryError:
-        raise ValueError(
-            f"{store.url} is a file; load_nonzeros takes the folder that it is in"
-        ) from None
+        raise ValueError(f"{store.url} is a file; pass the folder that contains it") from None
     if not names:
-        raise FileNotFoundError(f"there is nothing at {store.url}: no folder, or an empty one")
+        raise FileNotFoundError(
+            f"{store.url} does not exist or is empty; pass a folder that save_nonzeros wrote"
+        )
     if _SUCCESS not in names:
-        raise CheckpointIncomplete(f"{store.url} has no {_SUCCESS}: writing it was broken off")
+        raise CheckpointIncomplete(
+            f"{store.url} has no {_SUCCESS}: writing it was interrupted; write it again"
+        )
     about = json.loads(_read_content(store, _SUCCESS) or b"{}")
     files = [name for name in names if not name.startswith(("_", "."))]
     dtype = dtype_of(about.get("dtype", "float64"))

@@ -157,8 +157,9 @@ class WorkerSession:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
-            f"a task has no session to compute in (.{name}): there, pull, push, assign, apply to "
-            "and remove chosen keys; expressions over whole arrays, as w @ w, are for the driver",
+            f".{name} is not available in a task; tasks can pull, push, assign, apply to and "
+            "remove chosen keys; evaluate expressions over whole arrays, such as w @ w, on the "
+            "driver",
             name=name,
             obj=self,
         )

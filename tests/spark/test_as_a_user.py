@@ -216,14 +216,14 @@ def test_what_a_stopped_context_made_says_so(spark, problem):
     with PSContext.get_or_create(spark, servers=1) as old:
         x = old.ones(3000).persist()
         loss = LogisticLoss(problem.frame)
-    stopped = "this PSContext was stopped, and its arrays went with it; start one again"
+    stopped = "this PSContext was stopped and its arrays were freed; start one"
     with PSContext.get_or_create(spark, servers=1) as ps:
         for use in (x.numpy, lambda: float((x * x).sum()), lambda: old.array([1.0]), x.__repr__):
             with pytest.raises(PSError, match=stopped):
                 use()
         with pytest.raises(RuntimeError, match=stopped):
             margins(problem.frame, x)
-        with pytest.raises(RuntimeError, match="the PSContext of this loss was stopped"):
+        with pytest.raises(RuntimeError, match="the PSContext of this objective was stopped"):
             loss(ps.ones(3000))
         with pytest.raises(ValueError, match="the operands belong to two sessions"):
             x + ps.ones(3000)

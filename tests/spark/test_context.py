@@ -70,7 +70,7 @@ def test_addresses_of_running_servers(spark, problem):
         addresses = ",".join(servers.addresses)
         with pytest.raises(ValueError, match="addresses need the servers' token"):
             PSContext.get_or_create(spark, addresses=addresses)
-        with pytest.raises(ValueError, match="servers=3 but 2 addresses; leave servers out"):
+        with pytest.raises(ValueError, match="servers=3, but addresses= has 2; leave servers out"):
             PSContext.get_or_create(spark, servers=3, addresses=addresses)
         with pytest.raises(ValueError, match="lease= goes with addresses="):
             PSContext.get_or_create(spark, lease=60)
@@ -193,5 +193,7 @@ def test_a_lost_server_is_server_lost(spark, ps, problem, kill):
 
 
 def test_the_old_name_of_release_slots_still_works(ps):
-    with pytest.warns(DeprecationWarning, match=r"make_way\(\) is release_slots\(\) now"):
+    with pytest.warns(
+        DeprecationWarning, match=r"make_way\(\) is deprecated; use release_slots\(\)"
+    ):
         ps.make_way()

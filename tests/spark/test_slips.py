@@ -46,7 +46,7 @@ def test_the_context_in_a_closure_names_what_tasks_can_use(ps, rdd):
 def test_a_loss_in_a_closure_says_where_to_call_it(ps, rdd, problem):
     with (
         LogisticLoss(problem.frame) as loss,
-        pytest.raises(pickle.PicklingError, match="call it outside of Spark tasks"),
+        pytest.raises(pickle.PicklingError, match="call it on the driver, outside of Spark tasks"),
     ):
         rdd.foreach(lambda row: loss(row))
 
@@ -187,7 +187,7 @@ def test_without_pyspark_the_extra_is_named():
 @pytest.mark.parametrize("label", [0.0, 1.0])
 def test_labels_of_one_class_are_warned_of(ps, spark, label):
     frame = spark.createDataFrame([(label, Vectors.dense([1.0]))] * 3, ["truth", "features"])
-    told = rf"label='truth': all 3 labels are {label:g}; with one class"
+    told = rf"label='truth': all 3 labels are {label:g}; a classifier needs two classes"
     with (
         pytest.warns(UserWarning, match=told) as warned,
         LogisticLoss(frame, label="truth") as loss,

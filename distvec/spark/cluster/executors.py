@@ -252,9 +252,9 @@ class ExecutorServers(SupervisedServers):
                 return
 
 
-_WHAT_TO_DO = "Ask for fewer servers, or give the application more executors or cores"
+_WHAT_TO_DO = "Start fewer servers, or give the application more executors or cores"
 _WAITS = (
-    "It comes back when there are more executors; or start fewer servers: ps.stop(), then "
+    "It restarts when there are more executors; or start fewer servers: ps.stop(), then "
     "PSContext.get_or_create(spark, servers=...)"
 )
 

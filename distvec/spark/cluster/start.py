@@ -113,7 +113,7 @@ class Options:
         """The same of plug-ins."""
         if asked != self.extensions:
             raise ValueError(
-                f"a PSContext whose servers were started with plugins="
+                f"a PSContext with plugins="
                 f"{list(self.extensions.plugins)} is running; call stop() on it first, or leave "
                 f"plugins out to use it"
             )
@@ -144,7 +144,7 @@ def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServ
     if is_local(spark_context.master):
         if options.resource_profile is not None:
             raise ValueError(
-                f"resource_profile=... with master {spark_context.master!r}, where servers run "
+                f"resource_profile=... with master {spark_context.master!r}, but servers run "
                 "beside the driver; leave it out"
             )
         servers = DriverServers(

@@ -98,7 +98,9 @@ def _events(column: pa.Array) -> Floats:
     bad = np.flatnonzero((events != 0.0) & (events != 1.0))
     if bad.size:
         row = int(bad[0])
-        raise BadRow(row, f"the event is {events[row]:g}; allowed are 1 (it came) and 0 (censored)")
+        raise BadRow(
+            row, f"the event is {events[row]:g}; allowed are 1 (observed) and 0 (censored)"
+        )
     return events
 
 

@@ -133,7 +133,7 @@ def _feature_number(data: DataFrame, name: str) -> Column:
     column, kind = find_column(data, name, "features")
     if not isinstance(kind, NumericType | BooleanType):
         raise TypeError(
-            f"features=[..., {name!r}, ...]: that is a column of {kind.simpleString()}; several "
+            f"features=[..., {name!r}, ...]: this is a column of {kind.simpleString()}; several "
             "columns must hold a number each"
             f"{_text_hint(kind) or _JOIN_HINT}"
         )
@@ -167,7 +167,7 @@ def find_column(data: DataFrame, name: str, argument: str) -> tuple[Column, Data
     if len(found) > 1:
         raise ValueError(
             f"{argument}={name!r}: the data has {len(found)} columns of that name, as after a "
-            f"join; leave all but one out, data.drop(other[{plain!r}]), rename them before the "
+            f"join; drop all but one, data.drop(other[{plain!r}]), rename them before the "
             "join, or join by names: data.join(other, on=['key'])"
         )
     if found:

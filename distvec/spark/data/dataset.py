@@ -177,7 +177,7 @@ class Dataset:
         if self._rdd is None:
             raise ValueError("the data was closed; make a new objective from the DataFrame")
         if has_stopped(self.spark.sparkContext):
-            raise RuntimeError("the SparkContext of the data was stopped, and its rows are gone")
+            raise RuntimeError("the SparkContext of the data was stopped; make a new objective")
         number = _as_numbered if self._together else _number_partitions
         return self._rdd.mapPartitionsWithIndex(functools.partial(number, self._digests))
 
@@ -275,7 +275,7 @@ class Dataset:
         if (sum(now) - sum(before)) % 2**64:
             self._digests = before
             raise RuntimeError(
-                f"the data changed when Spark computed it again: {sum(one.rows for one in known)} "
+                f"the data changed when Spark recomputed it: {sum(one.rows for one in known)} "
                 f"rows, not the same {self.rows} as at first. {_STORE_IT}"
             )
         if now != before and not self._has_warned:

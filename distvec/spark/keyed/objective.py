@@ -45,18 +45,27 @@ from distvec.spark.rounds.contribute import KeyedContributor
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How an objective over keys is doing, after some rows."""
+    """Loss and AUC of an objective over keys after a pass over some rows.
+
+    Attributes
+    ----------
+    rows : int
+        The number of rows trained on so far, with repeated rows.
+    keys : int
+        The number of keys in the space, including the key of the intercept.
+    loss : float
+        The mean loss over the latest rows, each before it was learned from.
+    auc : float
+        The area under the ROC curve of the same rows; NaN unless there are two classes.
+    seconds : float
+        The time for these rows.
+    """
 
     rows: int
-    """In all, with those that came again."""
     keys: int
-    """In the space, the intercept's among them."""
     loss: float
-    """The mean over the latest rows, each before it was learned from."""
     auc: float
-    """Of the same rows; NaN where there are no two classes."""
     seconds: float
-    """For these rows."""
 
     def __str__(self) -> str:
         auc = "" if math.isnan(self.auc) else f"  AUC {self.auc:.4f}"
@@ -159,21 +168,19 @@ class KeyedObjective:
         space: KeyedSpace | None = None,
         ps: PSContext | None = None,
     ) -> None:
-        """``data``: what ``train`` takes unless it is given others; ``loss``: ``Logistic()`` unless
-        given. Some messages a server. TypeError for losses with more than a margin a row."""
         self.loss = Logistic() if loss is None else loss
         check_loss(self.loss)
         if not isinstance(self.loss, RowLoss) or self.loss.order:
             raise TypeError(
-                f"{self.loss} is no loss of one margin a row, which keys can be trained with; take "
-                "one such as Logistic(), Hinge(), Huber(), Poisson(), or your own with @row_loss"
+                f"{self.loss} is not a loss of one margin for each row, as keys need; use "
+                "Logistic(), Hinge(), Huber(), Poisson(), or your own with @row_loss"
             )
         labels = rule(self.loss.labels, positive_label)
         names = (features,) if isinstance(features, str) else tuple(features)
         if not names:
-            raise ValueError("features names no column")
+            raise ValueError("features names no column; give one or more names")
         if values is not None and len(names) > 1:
-            raise ValueError(f"values={values!r} goes with one column of lists, not with {names}")
+            raise ValueError(f"values={values!r} needs one column of lists, got features={names}")
         if not batch_size >= 1:
             raise ValueError(f"batch_size={batch_size!r}: must be 1 or more")
         self.ps = PSContext.active() if ps is None else ps
@@ -328,7 +335,7 @@ class KeyedObjective:
 
     def _with_answers(self, data: DataFrame, what: str, output: str) -> DataFrame:
         if output in data.columns:
-            raise ValueError(f"output={output!r} is a column of the data; name another one")
+            raise ValueError(f"output={output!r} is a column of the data; pass another name")
         for name in self._reading.keys:
             self._key_column(data, name)
         kind = ArrayType(DoubleType()) if what == PROBABILITIES else DoubleType()
@@ -351,7 +358,9 @@ class KeyedObjective:
         """The columns that are read, of ``data`` or of what the constructor was given."""
         chosen = self.data if data is None else data
         if chosen is None:
-            raise TypeError("there are no rows: give train(data) a DataFrame, or the constructor")
+            raise TypeError(
+                "there are no rows; pass a DataFrame to train(data), or to the constructor"
+            )
         check_data(chosen, self.ps)
         self.ps.release_slots()
         use_driver_python(chosen)
@@ -374,8 +383,8 @@ class KeyedObjective:
         if refused:
             raise TypeError(
                 f"features={name!r} is a column of {kind.simpleString()}; with keys=True give one "
-                "column of lists of integers or texts, values= for their numbers, or columns with "
-                "one value a row; of vectors and arrays of numbers leave keys=True out"
+                "column of lists of integers or strings, with values= for their numbers, or "
+                "columns of single values; for vectors and arrays of numbers leave keys=True out"
             )
 
     def __repr__(self) -> str:

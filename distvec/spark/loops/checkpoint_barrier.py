@@ -151,7 +151,9 @@ class LoopCheckpoints:
         except (OSError, PSError) as error:
             if is_loss(error):
                 raise
-            warnings.warn(f"the loop's end could not be kept: {error}", NotDurable, stacklevel=4)
+            warnings.warn(
+                f"the end of the loop could not be stored: {error}", NotDurable, stacklevel=4
+            )
 
     def recovers(self, error: Exception) -> bool:
         """Whether the loop can go on from ``clock``, at which ``arrays`` are again."""

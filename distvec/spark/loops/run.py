@@ -205,8 +205,8 @@ class LoopDriver:
     def _warn_of_slow(self) -> None:
         for rank, mine, usual in self._view.slow():
             warnings.warn(
-                f"worker {rank} is slow: {mine:.3g} s a clock, the others {usual:.3g} s; the loop "
-                "waits for it as far as staleness says",
+                f"worker {rank} is slow: {mine:.3g} s for a clock, the others {usual:.3g} s; "
+                "staleness bounds how far the others run ahead",
                 stacklevel=user_stacklevel(),
             )
 
@@ -216,8 +216,8 @@ class LoopDriver:
             if self._checkpoints is not None:
                 self._checkpoints.exclude(rank, attempt)
             warnings.warn(
-                f"worker {rank} was not heard of for {self._patience:g} s; the others go on "
-                "without it until it comes back",
+                f"worker {rank} sent no message for {self._patience:g} s; the others continue "
+                "without it until it returns",
                 stacklevel=user_stacklevel(),
             )
 
@@ -228,8 +228,8 @@ class LoopDriver:
             return
         if slots.lacks(self._size if began else 1):
             raise RuntimeError(
-                f"the loop needs {self._size} slots at once, and {slots.active} of its tasks had "
-                f"one for {_START_SECONDS:g} s; end other Spark jobs, or give fewer partitions: "
+                f"the loop needs {self._size} slots, but only {slots.active} of its tasks got one "
+                f"within {_START_SECONDS:g} s; end other Spark jobs, or use fewer partitions: "
                 "rdd.coalesce(n)"
             )
 
@@ -245,8 +245,8 @@ class LoopDriver:
                 for k, one in enumerate(self._arrays)
             ]
             raise ServerLost(
-                f"the loop lost a server, and with it a part of array {', '.join(named)}; the "
-                f"arrays given to run still stand for their values of before: {error}"
+                f"the loop lost a server with a part of array {', '.join(named)}; the arrays "
+                f"given to run keep their earlier values: {error}"
             ) from error
         self._asked = time.monotonic()
 
@@ -346,7 +346,7 @@ def run(
     _check(rdd, staleness, patience, every)
     ps = _session(arrays)
     if len({id(array) for array in arrays}) != len(arrays):
-        raise ValueError("an array is given twice; each is trained once")
+        raise ValueError("an array is given twice; give each array once")
     own = [array for array in arrays if not isinstance(array, KeyedArray)]
     check_arrays(ps, own)
     if len(own) < len(arrays):
@@ -420,22 +420,24 @@ def _session(arrays: Sequence[DistArray | KeyedArray]) -> PSContext:
     found: set[Any] = {one.space.session for one in arrays if isinstance(one, KeyedArray)}
     found |= {one.session for one in arrays if isinstance(one, DistArray)}
     if len(found) > 1:
-        raise ValueError("the arrays belong to several sessions; make them by one PSContext")
+        raise ValueError("the arrays belong to several sessions; create all with one PSContext")
     ps = found.pop() if found else PSContext.active()
     if not isinstance(ps, PSContext):
-        raise TypeError("the arrays are not of a PSContext; make them by ps.array(values)")
+        raise TypeError(
+            "the arrays do not belong to a PSContext; create them with ps.array(values)"
+        )
     return ps
 
 
 def _check(rdd: RDD[Any], staleness: int | None, patience: float, every: int) -> None:
     if not isinstance(rdd, RDD):
-        raise TypeError(f"run takes an RDD, got {type(rdd).__name__}; of a DataFrame pass df.rdd")
+        raise TypeError(f"run takes an RDD, got {type(rdd).__name__}; for a DataFrame pass df.rdd")
     whole = isinstance(staleness, int) and not isinstance(staleness, bool)
     if staleness is not None and (not whole or staleness < 0):
         raise ValueError(
             f"staleness={staleness!r}; allowed are 0 (lockstep), 1, 2, ... and None (no bound)"
         )
     if not patience > 0:
-        raise ValueError(f"patience={patience!r}; give seconds, more than 0")
+        raise ValueError(f"patience={patience!r}; must be a number of seconds above 0")
     if not every >= 1:
-        raise ValueError(f"every={every!r}; give clocks between checkpoints, 1 or more")
+        raise ValueError(f"every={every!r}; must be a number of clocks, 1 or more")

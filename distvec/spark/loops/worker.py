@@ -69,7 +69,10 @@ class Stopwatch:
 
 
 class Worker:
-    """One of the workers of a loop, in its task."""
+    """One of the workers of a loop: its rows, its rank and its clock.
+
+    ``run`` passes it to the training function.
+    """
 
     def __init__(
         self,
@@ -90,17 +93,21 @@ class Worker:
 
     @property
     def rank(self) -> int:
-        """The worker's number, 0 .. size-1."""
+        """The number of the worker, from 0 to ``size - 1``."""
         return self._loop_rank.rank
 
     @property
     def now(self) -> int:
-        """The clock in which the worker is; not 0 at the start if a lost task or loop is
-        repeated."""
+        """The current clock; a repeated task or loop starts at the clock of the loss."""
         return self._began + self._loop_rank.now
 
     def clock(self) -> None:
-        """End this clock: what was pushed in it goes to the servers. One message to each."""
+        """End the current clock, and send its pushes to the servers.
+
+        Notes
+        -----
+        One request to each server.
+        """
         self._loop_rank.tick()
         self._watch.lap()
         if self._barrier is not None:
@@ -113,12 +120,30 @@ class Worker:
         batches: Iterable[Batch],
         indices: Callable[[Batch], npt.ArrayLike | None] | None = None,
     ) -> Iterator[tuple[Batch, npt.NDArray[Any]]]:
-        """Each batch with the elements (rows) of ``w`` at ``indices(batch)``, or all without.
+        """Yield each batch with the elements of an array that it needs, pulled in advance.
 
-        The elements for the next batch are pulled while the loop's body works on this one, for the
-        next clock: call ``clock()`` once in the body. (Where it was not, or more often, they are
-        pulled anew.) A batch is taken from ``batches`` before the body has done with the one before
-        it. The values are as those of ``w.pull``, with all that this worker pushed.
+        The elements for the next batch are pulled while the loop's body uses this one. The values
+        equal those of ``w.pull``, with all pushes of this worker.
+
+        Parameters
+        ----------
+        w : LoopArray
+            The array.
+        batches : iterable
+            The batches. A batch is taken before the body has finished the one before it.
+        indices : callable, optional
+            Returns the indices that a batch needs. By default all elements are pulled.
+
+        Yields
+        ------
+        batch : object
+            The batch.
+        values : array
+            The elements or rows.
+
+        Notes
+        -----
+        Call ``clock()`` once in the body. Otherwise the elements are pulled again.
         """
         chosen = indices or _every_index
         ahead: _Ahead | None = None
@@ -144,7 +169,7 @@ def _every_index(batch: object) -> None:
 
 
 class LoopArray:
-    """An array in a training function: pull what a batch needs, push what it adds."""
+    """An array in a training function of ``run``."""
 
     def __init__(self, loop_rank: LoopRank, target: SharedArray, watch: Stopwatch) -> None:
         self.target = target
@@ -158,21 +183,41 @@ class LoopArray:
         return self.shape[0]
 
     def pull(self, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
-        """The elements or rows at ``indices`` (in their order), or all.
+        """Return elements or rows with the pushes that ``staleness`` guarantees.
 
-        Of shape ``(m,)``, or ``(m, k)`` of a table.
-        They contain what all others pushed up to ``staleness`` clocks ago, for which the call may
-        wait, maybe more, and all that this worker pushed. One message to each server that holds
-        some.
+        They contain all pushes of this worker, and the pushes of others up to ``staleness`` clocks
+        ago, possibly later ones. The call waits for these if necessary.
+
+        Parameters
+        ----------
+        indices : array_like of int, optional
+            The indices. By default all.
+
+        Returns
+        -------
+        array, (m,) or (m, k)
+            In the order of ``indices``.
+
+        Notes
+        -----
+        One request to each server that holds some of them.
         """
         return self.receive(None, self.check(indices))
 
     def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
-        """Add ``values`` at ``indices``; None: at all.
+        """Add values at some indices; ``clock()`` sends them to the servers.
 
-        A number an index, to a table a row; or one number or row for all.
-        Repeated indices add up. The servers get it with ``clock()``, merged with what else was
-        pushed in the clock; ``values`` are copied, and may be overwritten at once. No message.
+        Parameters
+        ----------
+        indices : array_like of int or None
+            The indices; repeated ones add up. None means all elements.
+        values : array_like
+            One number for each index, or a row for a table; or a single number or row for all.
+            They are copied.
+
+        Notes
+        -----
+        No request. ``clock()`` merges all pushes of a clock.
         """
         where = self.check(indices)
         self._loop_rank.push(self.target, where, as_values(values, self.target.type, where))
@@ -210,7 +255,7 @@ class _Ahead:
         if self._failure is not None:
             raise self._failure
         if self._pulled is None:
-            raise RuntimeError("the pull was given up")
+            raise RuntimeError("the pull was cancelled, because the loop ended")
         return self._pulled
 
     def give_up(self) -> None:

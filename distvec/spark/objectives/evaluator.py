@@ -129,7 +129,7 @@ class StandingTasks:
             self.close()  # the job lost its tasks, some of its slots for good, or its mailbox
         raise RuntimeError(
             f"the resident tasks ended {_TRIES} times during an evaluation; executors or their "
-            f"Python workers seem to come and go; use mode='job'. {reason}"
+            f"Python workers seem to restart; use mode='job'. {reason}"
         )
 
     def _start(self) -> StandingTasksJob:
@@ -255,7 +255,7 @@ class StandingTasksJob:
                     return None
         except MailboxClosed as error:
             raise ServerLost(
-                f"the server that held what the resident tasks wait for was lost: {error}"
+                f"a server that the resident tasks wait for was lost: {error}"
             ) from error
         self._has_slots = True
         return answers

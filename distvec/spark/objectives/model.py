@@ -15,6 +15,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from distvec.array.core.handle import Handle
 from distvec.losses import RowLoss, Softmax
 from distvec.losses.classification import Logistic
+from distvec.losses.input_rows import Features
 from distvec.losses.loss import MARGINS, PREDICTIONS, PROBABILITIES, Loss, warn_renamed
 from distvec.objectives import model as models
 from distvec.spark.context import STOPPED, PSContext
@@ -62,8 +63,8 @@ def check_loss(loss: Loss) -> None:
     known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")
     if not known and not isinstance(loss, Softmax):
         raise NotImplementedError(
-            f"MLlib has no model of {loss}; those of Logistic, Softmax, hinges and losses of real "
-            "labels can be made; any other is saved by model.save(path), or distvec.save"
+            f"MLlib has no model for {loss}; Logistic, Softmax, hinges and losses of real labels "
+            "can be exported; save any other with model.save(path)"
         )
 
 
@@ -102,7 +103,7 @@ def _uid(prefix: str) -> str:
 def _context() -> SparkContext:
     session = SparkSession.getActiveSession()
     if session is None:
-        raise RuntimeError("models of MLlib live in Spark: start a SparkSession first")
+        raise RuntimeError("models of MLlib need Spark; start a SparkSession first")
     return session.sparkContext
 
 
@@ -160,7 +161,11 @@ class Model(models.Model):
     """
 
     def margins(
-        self, data: Any, *, output: str = "margin", features: str | Sequence[str] | None = None
+        self,
+        data: DataFrame | Features,
+        *,
+        output: str = "margin",
+        features: str | Sequence[str] | None = None,
     ) -> Any:
         """Add a column with the margins of rows, or return those of rows in memory.
 
@@ -194,7 +199,11 @@ class Model(models.Model):
         return self._of(MARGINS, data, output, features)
 
     def scores(
-        self, data: Any, *, output: str = "score", features: str | Sequence[str] | None = None
+        self,
+        data: DataFrame | Features,
+        *,
+        output: str = "score",
+        features: str | Sequence[str] | None = None,
     ) -> Any:
         """Deprecated: use ``margins``, whose column is ``margin`` by default."""
         warn_renamed("Model.scores()", "margins()")
@@ -202,7 +211,7 @@ class Model(models.Model):
 
     def probabilities(
         self,
-        data: Any,
+        data: DataFrame | Features,
         *,
         output: str = "probability",
         features: str | Sequence[str] | None = None,
@@ -238,7 +247,7 @@ class Model(models.Model):
 
     def predict(
         self,
-        data: Any,
+        data: DataFrame | Features,
         *,
         output: str = "prediction",
         features: str | Sequence[str] | None = None,
@@ -287,7 +296,7 @@ class Model(models.Model):
 
 def scores(
     df: DataFrame,
-    weights: Any,
+    weights: models.Model | models.Weights,
     *,
     loss: Loss | None = None,
     features: str | Sequence[str] | None = None,
@@ -301,7 +310,7 @@ def scores(
 
 def margins(
     df: DataFrame,
-    weights: Any,
+    weights: models.Model | models.Weights,
     *,
     loss: Loss | None = None,
     features: str | Sequence[str] | None = None,
@@ -349,12 +358,15 @@ def margins(
     """
     model = model_of(weights, loss, intercept)
     if not isinstance(weights, models.Model) and model.is_local:
-        raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
+        raise TypeError("weights must be a DistArray of a PSContext; create one: ps.array(weights)")
     return _add_scores(model, MARGINS, df, output, features)
 
 
 def mllib_model(
-    weights: Any, *, loss: Loss | None = None, intercept: bool | None = None
+    weights: models.Model | models.Weights,
+    *,
+    loss: Loss | None = None,
+    intercept: bool | None = None,
 ) -> JavaMLWritable:
     """Convert weights to a model of MLlib, which its ``save`` writes in MLlib's layout.
 
@@ -408,10 +420,10 @@ def model_of(weights: Any, loss: Loss | None, intercept: bool | None) -> Model:
         bare = Logistic() if loss is None else loss
         known = _model_of(weights) or Model(weights, loss=bare, intercept=bool(intercept))
     if loss is not None and type(loss) is not type(known.loss):
-        raise ValueError(f"loss={loss}: the weights are of {known.loss}; leave loss= out")
+        raise ValueError(f"loss={loss}: the weights belong to {known.loss}; leave loss= out")
     if intercept is not None and bool(intercept) != known.has_intercept:
         raise ValueError(
-            f"intercept={intercept}: the weights are of a model "
+            f"intercept={intercept}: the weights belong to a model "
             f"{'with' if known.has_intercept else 'without'} one; leave intercept= out"
         )
     return known if isinstance(known, Model) else as_spark(known)
@@ -446,7 +458,7 @@ def _add_scores(
     names = model.columns if names is None else names
     if output.lower() in map(str.lower, df.columns):
         raise ValueError(
-            f"output={output!r} is a column of the data; name another one, output=..., or drop it: "
+            f"output={output!r} is a column of the data; pass another output=..., or drop it: "
             f"data.drop({output!r})"
         )
     features = feature_column(df, names)
@@ -495,14 +507,16 @@ def _broadcast(model: models.Model, context: SparkContext) -> Broadcast[Arrays]:
 def _session_of(context: SparkContext, arrays: Sequence[Any], parameters: int) -> PSContext:
     session = arrays[0].session if isinstance(arrays[0], Handle) else None
     if not isinstance(session, PSContext):
-        raise TypeError("weights must be a DistArray of a PSContext; make one: ps.array(weights)")
+        raise TypeError("weights must be a DistArray of a PSContext; create one: ps.array(weights)")
     if session.is_stopped:
         raise RuntimeError(STOPPED)
     if context is not session.spark_context:
         raise ValueError("the data belongs to another SparkContext than the weights")
     for array in arrays:
         if not isinstance(array, Handle) or array.session is not session:
-            raise ValueError("the weights do not all belong to one session")
+            raise ValueError(
+                "the weights belong to several sessions; create all with one PSContext"
+            )
     for array in arrays[:parameters]:
         if array.dtype.name not in FLOATS:
             raise TypeError(f"weights have dtype {array.dtype}; allowed are float64 and float32")

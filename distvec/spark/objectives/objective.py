@@ -34,6 +34,7 @@ from distvec.losses.loss import (
     warn_renamed,
 )
 from distvec.objectives.base import ObjectiveBase, known_features
+from distvec.objectives.model import Weights
 from distvec.objectives.penalties import Penalty
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import Columns, check_columns, check_data, feature_names
@@ -291,15 +292,18 @@ class Objective(ObjectiveBase):
         A step costs as much as an evaluation, minus the rows that it leaves out.
         """
         if isinstance(self.loss, PhasedLoss):
-            raise ValueError(f"{self.loss} needs all rows together: it has no minibatches")
+            raise ValueError(
+                f"minibatches() is not available for {self.loss}, which needs all rows; use a "
+                "full-batch solver, such as L-BFGS"
+            )
         if not isinstance(batch_size, int | np.integer):
-            raise TypeError(f"batch_size={batch_size!r}; it must be a whole number")
+            raise TypeError(f"batch_size={batch_size!r}; must be a whole number")
         if not 1 <= batch_size <= self.rows:
             raise ValueError(
-                f"batch_size={batch_size!r}: must be between 1 and {self.rows}, the rows"
+                f"batch_size={batch_size!r}; must be between 1 and {self.rows}, the number of rows"
             )
         if not seed >= 0:
-            raise ValueError(f"seed={seed!r}: must not be negative")
+            raise ValueError(f"seed={seed!r}; must be 0 or more")
         sampled = object.__new__(SampledObjective)
         sampled.__dict__.update(self.__dict__)
         count = -(-self.rows // batch_size)
@@ -315,7 +319,7 @@ class Objective(ObjectiveBase):
         arrays = self._used(self._arrays(self.start()))
         return self._evaluator.sums(arrays, self.coordinates).weight
 
-    def margins(self, data: DataFrame, x: Any, *, output: str = "margin") -> DataFrame:
+    def margins(self, data: DataFrame, x: Weights, *, output: str = "margin") -> DataFrame:
         """Add a column with the margins of a model; the same as ``model(x).margins(data)``.
 
         Margins are linear predictors. ``model(x).probabilities(data)`` adds probabilities.
@@ -336,12 +340,12 @@ class Objective(ObjectiveBase):
         """
         return self.model(x).margins(data, output=output)  # type: ignore[no-any-return]
 
-    def scores(self, data: DataFrame, x: Any, *, output: str = "score") -> DataFrame:
+    def scores(self, data: DataFrame, x: Weights, *, output: str = "score") -> DataFrame:
         """Deprecated: use ``margins``, whose column is ``margin`` by default."""
         warn_renamed(f"{type(self).__name__}.scores()", "margins()")
         return self.margins(data, x, output=output)
 
-    def model(self, x: Any) -> Model:
+    def model(self, x: Weights) -> Model:
         """Return parameters as a model with the loss, intercept and features of this objective.
 
         Parameters
@@ -376,7 +380,7 @@ class Objective(ObjectiveBase):
         for array in as_arrays(x, self.loss.parameters):
             self.ps.fitted.add(array, make)
 
-    def expand(self, x: Any) -> Any:
+    def expand(self, x: Weights) -> Any:
         """Return parameters over all features, with 0 for those that ``compact`` left out.
 
         Parameters
@@ -409,8 +413,8 @@ class Objective(ObjectiveBase):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"{type(self).__name__} is evaluated on the driver, where it starts its own tasks, "
-            "and cannot be pickled; call it outside of Spark tasks"
+            f"{type(self).__name__} cannot be pickled, because it starts Spark tasks itself; call "
+            "it on the driver, outside of Spark tasks"
         )
 
     def __enter__(self) -> Self:
@@ -473,8 +477,8 @@ class Objective(ObjectiveBase):
         """An array for each parameter, checked."""
         if self.ps.is_stopped:
             raise RuntimeError(
-                "the PSContext of this loss was stopped; start one again by "
-                f"PSContext.get_or_create(spark), and make a new {type(self).__name__}"
+                "the PSContext of this objective was stopped; start one with "
+                f"PSContext.get_or_create(spark), and create a new {type(self).__name__}"
             )
         arrays = as_arrays(x, self.loss.parameters)
         for parameter, array in zip(self.loss.parameters, arrays, strict=True):
@@ -483,16 +487,18 @@ class Objective(ObjectiveBase):
 
     def _check(self, name: str, array: object, shape: Sequence[int]) -> None:
         if not isinstance(array, Handle):
-            raise TypeError(f"{name} is {type(array).__name__}; make a DistArray: ps.array({name})")
+            raise TypeError(
+                f"{name} is {type(array).__name__}; create a DistArray: ps.array({name})"
+            )
         if array.session is not self.ps:
             raise ValueError(
-                f"{name} was made by another session than the one of this {type(self).__name__}; "
-                f"copy it there: objective.ps.array({name}.numpy())"
+                f"{name} was created by another PSContext than this {type(self).__name__}; copy "
+                f"it: objective.ps.array({name}.numpy())"
             )
         if array.shape != shape:
             is_more = self.intercept and shape[0] > self.features
-            last = ", the last of which is the intercept" if is_more else ""
-            raise ValueError(f"{name} has shape {array.shape}, this loss needs {shape}{last}")
+            last = ", the last being the intercept" if is_more else ""
+            raise ValueError(f"{name} has shape {array.shape}, this objective needs {shape}{last}")
         if array.dtype.name not in _DTYPES:
             raise TypeError(f"{name} has dtype {array.dtype}; allowed are float64 and float32")
 
@@ -504,7 +510,7 @@ class Objective(ObjectiveBase):
 
 
 class SampledObjective(Objective):
-    """What ``minibatches`` makes: the whole objective, and batches of it."""
+    """The result of ``minibatches``: the whole objective, and batches of it."""
 
     eager = True
     """A call evaluates: solvers need not ask for a gradient that their next step makes use of."""
@@ -515,7 +521,7 @@ class SampledObjective(Objective):
 
     @property
     def batches_per_epoch(self) -> int:
-        """After how many batches each row was seen once."""
+        """The number of batches after which each row was used once."""
         return self._order.count
 
     @property
@@ -524,7 +530,18 @@ class SampledObjective(Objective):
         return self._order
 
     def batch(self, k: int) -> Objective:
-        """The objective on batch k = 0, 1, ..."""
+        """Return the objective on one batch.
+
+        Parameters
+        ----------
+        k : int
+            The number of the batch, from 0, over all epochs.
+
+        Returns
+        -------
+        Objective
+            It shares the rows with this objective.
+        """
         part = object.__new__(Objective)
         part.__dict__.update(self.__dict__)
         part._part = Part(self._order.number(k), self._order.count)
@@ -666,7 +683,7 @@ def _l2(l2: float) -> ElasticNet | None:
 
 def _penalty_factor(value: float, name: str) -> float:
     if not (math.isfinite(value) and value >= 0.0):
-        raise ValueError(f"{name}={value}; it must be finite and 0 or more")
+        raise ValueError(f"{name}={value}; must be finite and 0 or more")
     return float(value)
 
 

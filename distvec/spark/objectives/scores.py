@@ -79,8 +79,8 @@ def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.
         raise ValueError(f"row {bad.row} of a batch: {bad.reason}") from None
     if rows.size != request.num_features:
         raise ValueError(
-            f"rows have {rows.size} features, the weights {request.num_features}; weights "
-            "with an intercept or of compact=True are scored by objective.model(x).margins(data)"
+            f"rows have {rows.size} features, the weights {request.num_features}; for weights with "
+            "an intercept or compact=True use objective.model(x).margins(data)"
         )
     columns, local = local_columns(rows.indices, rows.size)
     indptr = np.concatenate(([0], np.cumsum(rows.lengths)))

@@ -102,8 +102,8 @@ def _by_key(result: Any, keys: Sequence[Key]) -> dict[Any, Any]:
         return dict(enumerate(result))
     what = f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
     raise TypeError(
-        f"the function returned {what}; return a tuple of {len(keys)}, with what is added to each "
-        "array, or None"
+        f"the function returned {what}; return a tuple of {len(keys)}, with the contribution to "
+        "each array, or None"
     )
 
 
@@ -151,8 +151,8 @@ class Target:
             array.session.evaluate(array.sum())
         except PSError as error:
             raise ServerLost(
-                f"a server was lost with a part of {self.name}, so the round cannot be run again: "
-                f"make the array anew, and call accumulate with it ({error})"
+                f"a server was lost with a part of {self.name}, so the round cannot be repeated; "
+                f"create the array again, and call accumulate with it ({error})"
             ) from error
 
 
@@ -171,9 +171,9 @@ class KeyedTarget:
         ServerLost, always.
         """
         raise ServerLost(
-            f"a server was lost with the keys that it held of {self.name}, so the round cannot be "
-            "run again: bring the keyed space back (ps.restore(path) or ps.load(path)) or make it "
-            "anew, and call accumulate with its arrays"
+            f"a server was lost with some keys of {self.name}, so the round cannot be repeated; "
+            "restore the keyed space (ps.restore(path) or ps.load(path)) or create it again, and "
+            "call accumulate with its arrays"
         )
 
 
@@ -199,7 +199,7 @@ def accumulate(
             for target in targets:
                 target.renew()
         warnings.warn(
-            f"the round of accumulate broke and is run again: {reason}",
+            f"the round of accumulate failed and is repeated: {reason}",
             RuntimeWarning,
             stacklevel=user_stacklevel(),
         )
@@ -240,7 +240,7 @@ def _raise(failure: Failure) -> None:
     where = f"in the task of partition {failure.partition}"
     if failure.lost:
         raise ServerLost(f"{where}: {failure.summary}")
-    failure.throw(where, "into stands for what it was.")
+    failure.throw(where, "into keeps its value.")
 
 
 def _targets(ps: TaskSession, into: Into) -> list[Target | KeyedTarget]:
@@ -268,7 +268,7 @@ def _rows(context: SparkContext, data: RDD[Any] | DataFrame) -> RDD[Any]:
     """The rows as an RDD; those of a DataFrame are of class Row."""
     if not isinstance(data, (RDD, DataFrame)):
         raise TypeError(
-            f"accumulate takes an RDD or a DataFrame, got {type(data).__name__}; make one: "
+            f"accumulate needs an RDD or a DataFrame, got {type(data).__name__}; make one: "
             "spark.sparkContext.parallelize(rows)"
         )
     use_driver_python(data)

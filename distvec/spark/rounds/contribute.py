@@ -33,21 +33,35 @@ _RUN_BITS = 63
 
 
 class Contributor:
-    """What a task uses to contribute to one array of a round; it travels in closures.
+    """Contribute to one array of a round from Spark tasks.
 
-    A contribution is kept on the servers until the round ends: one message to each server, so
-    gather what the rows of a partition add, and send it once. Raises ``RoundClosed`` in a task that
-    comes too late to count.
+    ``PSContext.round`` yields it. It is pickled with the functions that use it. A contribution
+    waits on the servers until the round ends.
     """
 
     def __init__(self, sender: Sender, slot: int, type: ArrayType) -> None:
         self._sender, self._slot, self._type = sender, slot, type
 
     def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
-        """Contribute ``values`` at ``indices``; None: at all.
+        """Contribute values at some indices.
 
-        A number an index, to a table a row; or one number or row for all. Indices may come in any
-        order and repeatedly, and count from the end if negative.
+        Parameters
+        ----------
+        indices : array_like of int or None
+            The indices, in any order, possibly repeated; negative ones count from the end. None
+            means all elements.
+        values : array_like
+            One number for each index, or a row for a table; or a single number or row for all.
+
+        Raises
+        ------
+        RoundClosed
+            If the round has ended.
+
+        Notes
+        -----
+        Each call costs one request to each server, so collect the contribution of a partition and
+        send it with one call.
         """
         type, sender = self._type, self._sender
         where = None if indices is None else as_indices(indices, type.space.length)
@@ -113,8 +127,8 @@ class Sender:
         context = TaskContext.get()
         if context is None or self._closure is None:
             raise RuntimeError(
-                "a round takes contributions from Spark tasks, as in rdd.foreachPartition(lambda "
-                "rows: r.push(...)); on the driver add to the array itself: g.push(indices, values)"
+                "a round takes contributions from Spark tasks: rdd.foreachPartition(lambda rows: "
+                "r.push(...)); on the driver push to the array itself: g.push(indices, values)"
             )
         return context, self._closure
 
@@ -160,7 +174,9 @@ def as_values(
     shape = type.shape if where is None else (len(where), *type.row)
     if not is_broadcastable(given.shape, shape):
         allowed = f"{shape}, one row of shape {type.row}" if type.row else f"{shape}"
-        raise ValueError(f"values have shape {given.shape}; allowed are {allowed} and one number")
+        raise ValueError(
+            f"values have shape {given.shape}; allowed are {allowed} and a single number"
+        )
     if not np.can_cast(given.dtype, dtype, "same_kind"):
         raise TypeError(
             f"values are {given.dtype}, the array is {dtype}; convert them first: "
@@ -170,14 +186,14 @@ def as_values(
 
 
 class KeyedContributor:
-    """What a task uses to change rows of a keyed array in a round; it travels in closures.
+    """Change rows of a keyed array from Spark tasks, in a round.
 
-    What it is told waits on the servers, and is done when the round ends: by partition, and in a
-    partition in the order of the calls. Keys that are not there are inserted then, in this order
-    and that of the keys. So values, and the order of keys, depend neither on who came first nor on
-    the number of servers. Rows that ``wire=`` narrows are rounded by the partition and the number
-    of the call, so another attempt of a task stages the same bits. One message to each server, at
-    each call. Raises ``RoundClosed`` in a task that comes too late to count.
+    ``PSContext.round`` yields it. Changes wait on the servers until the round ends. They are then
+    made by partition, and within a partition in the order of the calls. So neither values nor the
+    order of new keys depend on the order of tasks or on the number of servers. Rows that ``wire=``
+    narrows are rounded by the partition and the number of the call, so a repeated task sends
+    bitwise identical data. Each call costs one request to each server. It raises ``RoundClosed``
+    if the round has ended.
     """
 
     def __init__(self, sender: Sender, slot: int, array: KeyedArray, op: str) -> None:
@@ -188,7 +204,17 @@ class KeyedContributor:
         return {name: value for name, value in vars(self).items() if name != "_staged"}
 
     def push(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
-        """As of ``KeyedArray.push``; in a round with another ``op`` as of its ``minimum``, ..."""
+        """Combine rows with values, as ``KeyedArray.push`` does, or with the ``op`` of the round.
+
+        Parameters
+        ----------
+        keys : array_like
+            The keys.
+        values : array_like
+            A number or a row for each key.
+        wire : str, optional
+            The transfer dtype, as for ``KeyedArray.push``.
+        """
         match self._op:
             case "add":
                 self._staged.push(keys, values, wire=wire)
@@ -198,7 +224,17 @@ class KeyedContributor:
                 self._staged.maximum(keys, values, wire=wire)
 
     def assign(self, keys: Any, values: Any, *, wire: str | None = None) -> None:
-        """As of ``KeyedArray.assign``, of chosen keys."""
+        """Set rows, as ``KeyedArray.assign`` does.
+
+        Parameters
+        ----------
+        keys : array_like
+            The keys.
+        values : array_like
+            A number or a row for each key.
+        wire : str, optional
+            The transfer dtype.
+        """
         self._staged.assign(keys, values, wire=wire)
 
     def step(
@@ -209,7 +245,19 @@ class KeyedContributor:
         step_size: float | None = None,
         wire: str | None = None,
     ) -> None:
-        """As of ``KeyedArray.step``."""
+        """Take a step of the array's optimizer, as ``KeyedArray.step`` does.
+
+        Parameters
+        ----------
+        keys : array_like
+            The keys.
+        gradients : array_like
+            A number or a row for each key.
+        step_size : float, optional
+            The step size. By default the one of the optimizer.
+        wire : str, optional
+            The transfer dtype.
+        """
         self._staged.step(keys, gradients, step_size=step_size, wire=wire)
 
     def apply(
@@ -221,16 +269,34 @@ class KeyedContributor:
         wire: str | None = None,
         **named: Any,
     ) -> None:
-        """As of ``KeyedSpace.apply``, with arrays of this space; ``function`` returns no values.
+        """Run a row function at the end of the round, as ``KeyedSpace.apply`` does.
 
-        ``TypeError`` for a plug-in: it may fail, and what is done at the end of a round is done as
-        a whole or not at all.
+        Parameters
+        ----------
+        function : RowFunction
+            A function with ``@dv.rows`` that returns no values.
+        keys : array_like
+            The keys.
+        *args
+            The arguments of the function: arrays of this space, and values for each key.
+        combine : str, default "add"
+            The operation for repeated keys.
+        wire : str, optional
+            The transfer dtype.
+        **named
+            More arguments of the function.
+
+        Raises
+        ------
+        TypeError
+            If ``function`` is a plug-in: it may fail, and a round takes effect completely or not
+            at all.
         """
         if isinstance(function, Plugin):
             raise TypeError(
-                f"{function!r} cannot be part of a round: that is done as a whole or not at all, "
-                "when it ends, and such a function may fail then; write it as @dv.rows, or call "
-                "space.apply(...) in the task, which runs it at once"
+                f"{function!r} cannot be part of a round, which takes effect completely or not at "
+                "all when it ends: a plug-in may fail then; write it as @dv.rows, or call "
+                "space.apply(...) in the task, which runs it immediately"
             )
         chosen = ChosenKeys.of(self._staged.space, keys)
         chosen.apply(function, args, named, combine=combine, wire=wire)
@@ -266,8 +332,8 @@ class _Staging:
         """Stage it. ``TypeError`` if it returns something, which nobody knows before the end."""
         if program.returned or find or view is not None:
             raise TypeError(
-                "in a round a row function returns nothing per key: it is run when the round ends; "
-                "call space.apply for what is run at once"
+                "in a round a row function must not return values, because it runs when the round "
+                "ends; use space.apply to run it immediately"
             )
         name = self._sender.name
 

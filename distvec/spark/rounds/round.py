@@ -51,15 +51,15 @@ class Block(AbstractContextManager[T]):
         return self._manager.__exit__(kind, error, trace)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"there is no {name!r} before the block begins: {self._example}")
+        raise AttributeError(f"{name!r} is available inside of the block only: {self._example}")
 
     def __reduce__(self) -> Any:
-        raise TypeError(f"tasks take what the block gives: {self._example}")
+        raise TypeError(f"tasks need the object that the block yields: {self._example}")
 
 
 _NO_TASK = (
-    "no task ran that contributes to the round, so its arrays are as they were; Spark runs a "
-    "mapPartitions(...) only when an action needs it: call rdd.foreachPartition(...), or such an "
+    "no task contributed to the round, so its arrays are unchanged; Spark runs a "
+    "mapPartitions(...) only when an action needs it: call rdd.foreachPartition(...), or another "
     "action, inside of 'with ps.round(...)'"
 )
 
@@ -109,7 +109,7 @@ def open_round(
         if isinstance(one, KeyedArray):
             check_keyed(ps, one)
     if len({id(array) for array in arrays}) != len(arrays):
-        raise ValueError("an array is given twice; a round makes one total for each")
+        raise ValueError("an array is given twice; give each array once")
     slots, chosen = Slots.of(arrays)
     count = len(slots.arrays) + len(slots.spaces)
     sender = Sender(ps.access, str(ps.client.new_id()), count, ps.reports)
@@ -137,9 +137,9 @@ def open_round(
 
 def _round_lost(error: ServerLost) -> RoundLost:
     lost = RoundLost(
-        f"{error}\nContributions to the round were lost with it, and none of its arrays was "
-        "changed. Run the block again, once they have their values; or let "
-        "ps.accumulate(rdd, function, into=g) do so, which runs a round again by itself"
+        f"{error}\nContributions to the round were lost with it, and its arrays are unchanged. "
+        "Run the block again once the arrays are restored, or use "
+        "ps.accumulate(rdd, function, into=g), which repeats a round itself"
     )
     lost.resume_from = error.resume_from
     return lost
@@ -163,8 +163,8 @@ def winning_reports(reports: Iterable[Report]) -> list[Report]:
         if len(ran) > 1:
             raise RanInStages(
                 f"a function that contributes to the round ran in stages {sorted(ran)} of Spark: a "
-                "lost stage was repeated by a later action, or one RDD or UDF was evaluated by "
-                "several; contribute in an action (rdd.foreachPartition), or run one action a round"
+                "later action repeated a lost stage, or several actions evaluated one RDD or UDF; "
+                "contribute in an action (rdd.foreachPartition), or run one action in a round"
             )
     winners = [one for one in known if one.attempt == latest[one.closure, one.partition]]
     return sorted(winners, key=lambda one: (one.closure, one.partition))
@@ -216,15 +216,15 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
     for array in arrays:
         if not isinstance(array, Handle) or array.is_split_by_columns:
             is_table = isinstance(array, Handle)
-            hint = "give the table, x.T" if is_table else "make one: ps.array(values)"
-            raise TypeError(f"{type(array).__name__} is no DistArray; {hint}")
+            hint = "give the table, x.T" if is_table else "create one: ps.array(values)"
+            raise TypeError(f"{type(array).__name__} is not a DistArray; {hint}")
         if array.session is not ps:
             raise ValueError(
-                "the array was made by another session than this PSContext; copy it: "
+                "the array was created by another session than this PSContext; copy it: "
                 "ps.array(x.numpy())"
             )
         if array.ndim == 0:
-            raise TypeError("tasks share vectors and tables; for a number use one of length 1")
+            raise TypeError("tasks share vectors and tables; for a number use a vector of length 1")
     for array in arrays:
         if array.node.on_client:
             with array.write_lock:
@@ -235,6 +235,6 @@ def check_keyed(ps: TaskSession, array: KeyedArray) -> None:
     """ValueError unless a keyed array is of ``ps``."""
     if array.space.session is not ps:
         raise ValueError(
-            "the keyed array was made by another session than this PSContext; make it by this one, "
-            "or save it there and load it here: dv.save, dv.load"
+            "the keyed array was created by another session than this PSContext; create it with "
+            "this one, or copy it with dv.save and dv.load"
         )

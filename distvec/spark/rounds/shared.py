@@ -49,11 +49,11 @@ _OVER = "the block 'with ps.share(...)' is over; pull and push inside of it, or 
 
 
 class TaskArray:
-    """``with ps.share(w) as shared``: ``pull`` and ``push`` for tasks; it travels in closures.
+    """Read and change an array from Spark tasks at any time.
 
-    It begins as a copy of ``w``. A push takes effect at once, for everybody, and at least once:
-    what a task pushed before Spark ran it again, or a copy of it, has been added as well. Where
-    each partition must count exactly once use ``PSContext.round``.
+    ``PSContext.share(w)`` yields it as a copy of ``w``. It is pickled with the functions that use
+    it. A push takes effect immediately for all tasks, and at least once: if Spark repeats a task,
+    its earlier pushes remain. Use ``PSContext.round`` to count each partition exactly once.
     """
 
     def __init__(
@@ -78,9 +78,21 @@ class TaskArray:
         return f"<TaskArray: shape {self.shape}, {self.dtype}{', over' * self.is_over}>"
 
     def pull(self, indices: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
-        """The elements or rows at ``indices`` (in their order), or all; others may push meanwhile.
+        """Return elements or rows; other tasks may push meanwhile.
 
-        Of shape ``(m,)``, or ``(m, k)`` of a table. One message to each server that holds some.
+        Parameters
+        ----------
+        indices : array_like of int, optional
+            The indices. By default all.
+
+        Returns
+        -------
+        array, (m,) or (m, k)
+            In the order of ``indices``.
+
+        Notes
+        -----
+        One request to each server that holds some of them.
         """
         self._check_open()
         with self._explained():
@@ -88,11 +100,18 @@ class TaskArray:
             return self._client.pull(self._array, wanted)
 
     def push(self, indices: npt.ArrayLike | None, values: npt.ArrayLike) -> None:
-        """Add ``values`` at ``indices``; None: at all.
+        """Add values at some indices.
 
-        A number an index, to a table a row; or one number or row for all.
-        Repeated indices add up. One message to each server that holds some; at least once, see the
-        class.
+        Parameters
+        ----------
+        indices : array_like of int or None
+            The indices; repeated ones add up. None means all elements.
+        values : array_like
+            One number for each index, or a row for a table; or a single number or row for all.
+
+        Notes
+        -----
+        One request to each server that holds some of them. A push counts at least once.
         """
         self._check_open()
         where = np.arange(len(self)) if indices is None else as_indices(indices, len(self))
@@ -101,7 +120,17 @@ class TaskArray:
             self._client.update(self._array, where, given)
 
     def snapshot(self) -> DistArray:
-        """The values of now as an array of its own, on the driver. One message a server."""
+        """Return the current values as an array of its own, on the driver.
+
+        Returns
+        -------
+        DistArray
+            The values.
+
+        Notes
+        -----
+        One request to each server.
+        """
         self._check_open()
         if self._copies is None:
             raise RuntimeError("a snapshot is taken on the driver; in a task use pull()")
@@ -146,8 +175,8 @@ def open_share(ps: TaskSession, array: DistArray) -> Iterator[TaskArray]:
     with array.write_lock:
         if array.node is not before.node:
             raise RuntimeError(
-                "the array was changed inside of 'with ps.share(...)', and has that value now; "
-                "what was pushed is not in it: push to the shared array instead, or take its "
+                "the array was changed inside of 'with ps.share(...)' and keeps that value, "
+                "without the pushes of the tasks; push to the shared array instead, or use its "
                 "snapshot()"
             )
         array.rebind(result)

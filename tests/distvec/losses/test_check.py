@@ -71,5 +71,5 @@ def test_a_wrong_gradient_of_an_objective_is_told_with_its_coordinate():
 
 
 def test_what_has_no_margins_is_checked_elsewhere():
-    with pytest.raises(TypeError, match=r"has no margins; type optim\.check_gradient"):
+    with pytest.raises(TypeError, match=r"has no margins; use optim\.check_gradient"):
         check_loss(block_loss(lambda X, y, c, w: (0.0, w)))

@@ -213,7 +213,7 @@ def test_a_weight_is_that_many_rows_at_the_same_time():
 
 def test_what_cannot_be_is_refused():
     rows = Rows(np.ones((2, 1)), np.array([2.0, 1.0]))
-    with pytest.raises(ValueError, match="must lie by time, ascending: sort them by the label"):
+    with pytest.raises(ValueError, match="in ascending order of time; sort them by the label"):
         Cox().sums(rows, (np.zeros(1),), intercept=False)
     assert not Cox().parameters[0].takes_intercept
     assert Cox().has_products

@@ -150,11 +150,11 @@ def test_what_the_row_says():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="factors=0; there must be at least one"):
+    with pytest.raises(ValueError, match="factors=0; must be 1 or more"):
         FactorizationMachine(0)
-    with pytest.raises(TypeError, match=r"row='logistic'; .* one margin, as Logistic\(\)"):
+    with pytest.raises(TypeError, match=r"row='logistic'; .* one margin, such as Logistic\(\)"):
         FactorizationMachine(2, "logistic")
-    with pytest.raises(ValueError, match="spread=-1; it must be a number of 0 or more"):
+    with pytest.raises(ValueError, match="spread=-1; must be a finite number, 0 or more"):
         FactorizationMachine(spread=-1)
     with pytest.raises(NotImplementedError):
         FactorizationMachine(1, Hinge()).products(

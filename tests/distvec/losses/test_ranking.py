@@ -148,13 +148,13 @@ class Failing(RowLoss):
 
 def test_what_cannot_be_is_refused():
     loss, w = PairwiseRanking(), (np.zeros(3),)
-    with pytest.raises(ValueError, match="compared within groups, of which there are none"):
+    with pytest.raises(ValueError, match="compared within groups; give Rows"):
         loss.sums(replace(many(), groups=None), w, intercept=False)
-    with pytest.raises(ValueError, match="must lie together: sort them by the group"):
+    with pytest.raises(ValueError, match="must lie together; sort them by the group"):
         loss.sums(replace(many(), groups=np.arange(300) % 7), w, intercept=False)
     with pytest.raises(TypeError, match=r"row='logistic'; .* as Logistic\(\)"):
         PairwiseRanking("logistic")
-    with pytest.raises(ValueError, match="takes 'real' labels; it must be a loss of two classes"):
+    with pytest.raises(ValueError, match="takes 'real' labels; must be a loss of two classes"):
         PairwiseRanking(Squared())
     with pytest.raises(LossError, match="pair block 0: ZeroDivisionError: nothing is left"):
         PairwiseRanking(Failing()).sums(many(), w, intercept=False)

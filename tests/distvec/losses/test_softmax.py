@@ -113,15 +113,19 @@ def test_a_row_of_weight_0_has_no_say_even_where_it_is_infinite():
 def test_labels_say_how_many_classes_there_are():
     assert Softmax().takes_intercept
     assert Softmax().bind([2.0, 0.0, 1.0]) == Softmax(3)
-    with pytest.warns(UserWarning, match=r"of class 0: .* without gaps, or say Softmax.classes=3"):
+    with pytest.warns(
+        UserWarning, match=r"the label 0, .* without gaps, or pass Softmax.classes=3"
+    ):
         assert Softmax().bind([1.0, 2.0]) == Softmax(3)
     assert Softmax(5).bind([0.0, 2.0]) == Softmax(5)
     assert pickle.loads(pickle.dumps(Softmax(3))) == Softmax(3)
     assert Softmax(3).parameters[0].row == (3,)
     for wrong in ([0.5], [-1.0], [np.nan], [np.inf]):
-        with pytest.raises(ValueError, match=r"the label is .*; it must be a whole number from 0$"):
+        with pytest.raises(
+            ValueError, match=r"label .* is not allowed; labels must be whole numbers from 0$"
+        ):
             Softmax().bind(wrong)
-    with pytest.raises(ValueError, match=r"is 3.0; it must .* from 0, to 2"):
+    with pytest.raises(ValueError, match=r"3.0 is not allowed; .* from 0 to 2"):
         Softmax(3).bind([0.0, 3.0])
     rows = Rows(np.ones((1, 1)), np.array([3.0]))
     with pytest.raises(ValueError, match="the label is 3"):
@@ -129,9 +133,9 @@ def test_labels_say_how_many_classes_there_are():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="classes=0; there must be at least one"):
+    with pytest.raises(ValueError, match="classes=0; must be 1 or more"):
         Softmax(0)
-    with pytest.raises(ValueError, match=r"Softmax\(classes=...\), or .bind\(labels\)"):
+    with pytest.raises(ValueError, match=r"Softmax\(classes=...\), or call .bind\(labels\)"):
         _ = Softmax().parameters
 
 

@@ -108,11 +108,11 @@ X = np.eye(2)
             ValueError,
             "row 1: labels must be",
         ),
-        (lambda: Objective((X[0], [1, 2]), loss=Squared()), ValueError, r"the shape \(2,\); they"),
+        (lambda: Objective((X[0], [1, 2]), loss=Squared()), ValueError, r"the shape \(2,\); must"),
         (
             lambda: Objective((X * 1j, [1, 2]), loss=Squared()),
             TypeError,
-            "complex128; they",
+            "complex128; must",
         ),
         (
             lambda: Objective((X / 0, [1, 2]), loss=Squared()),
@@ -122,9 +122,9 @@ X = np.eye(2)
         (
             lambda: Objective((sp.csr_array([[0, 1.0], [np.nan, 0]]), [1, 2]), loss=Squared()),
             ValueError,
-            "1 features are infinite or NaN, the first in row 1, column 0: nan",
+            "features contain 1 infinite or NaN numbers, the first in row 1, column 0: nan",
         ),
-        (lambda: Objective((X[:0], []), loss=Squared()), ValueError, "there are no rows"),
+        (lambda: Objective((X[:0], []), loss=Squared()), ValueError, "the data has no rows"),
         (lambda: Objective((X, [1, -2]), loss=Poisson()), ValueError, "row 1: the label is -2"),
         (lambda: Objective((X, [1, 0]), loss=Gamma()), ValueError, "row 1: the label is 0"),
         (
@@ -140,14 +140,18 @@ X = np.eye(2)
         (
             lambda: Objective(Rows(X, [1, 2], groups=[0, 1]), loss=Squared()),
             ValueError,
-            "no use",
+            "does not use",
         ),
         (
             lambda: Objective(Rows(X, [1, 2], events=[0, 1]), loss=Squared()),
             ValueError,
-            "no use",
+            "does not use",
         ),
-        (lambda: Objective(Rows(X, [1, 2], events=[0, 2]), loss=Cox()), ValueError, "are 0 or 1"),
+        (
+            lambda: Objective(Rows(X, [1, 2], events=[0, 2]), loss=Cox()),
+            ValueError,
+            "must be 0 or 1, got 2",
+        ),
         (
             lambda: Objective((X, [1, 2]), loss=Squared(), positive_label=1),
             ValueError,
@@ -158,8 +162,12 @@ X = np.eye(2)
             ValueError,
             r"Squared\(\) n",
         ),
-        (lambda: Objective((X, [1, 2]), loss=Squared())(["a", "b"]), TypeError, "of real numbers"),
-        (lambda: Objective((X, [1, 2]), loss=Cox()).minibatches(1), ValueError, "no minibatches"),
+        (
+            lambda: Objective((X, [1, 2]), loss=Squared())(["a", "b"]),
+            TypeError,
+            "must be real numbers",
+        ),
+        (lambda: Objective((X, [1, 2]), loss=Cox()).minibatches(1), ValueError, "full-batch"),
         (lambda: Objective((X, [1, 2]), loss=Squared()).minibatches(3), ValueError, "batch_size=3"),
         (
             lambda: Objective((X, [1, 2]), loss=Squared()).margins(np.zeros(2), np.eye(3)),
@@ -412,7 +420,7 @@ def test_a_run_that_broke_off_ends_with_the_same_bits(tmp_path, penalty, standar
         (
             FactorizationMachine(factors=1, row=Hinge()),
             {"max_iterations": 3},
-            r"FactorizationMachine\(.*as of Hinge\(smoothing=1e-3\)",
+            r"FactorizationMachine\(.*instance Hinge\(smoothing=1e-3\)",
         ),
     ],
     ids=["iterations", "evaluations", "within another loss"],

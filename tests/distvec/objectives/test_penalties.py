@@ -212,9 +212,9 @@ def test_at_the_kinks_of_a_loss_a_solver_stops_with_a_warning() -> None:
 
 
 MISTAKES = {
-    "a number": (0.1, TypeError, r"penalty=0.1: must be a penalty of optim; type for instance"),
+    "a number": (0.1, TypeError, r"penalty=0.1: must be a penalty of optim, such as"),
     "a set": (Simplex(), TypeError, r"is a set; bounds go to objective.minimize\(bounds=...\)"),
-    "names": ({"w": L1Norm()}, TypeError, "there is one array of parameters only"),
+    "names": ({"w": L1Norm()}, TypeError, "there is only one array of parameters"),
     "length": (L1Norm(np.ones(4)), ValueError, r"weight has shape \(4,\).*has \(6,\)"),
     "labels": (GroupLasso(np.zeros(4, int), 1), ValueError, r"labels has shape \(4,\)"),
     "two groups": ([GroupLasso(np.zeros(5), 1), L2Norm()], NotImplementedError, "the sum of"),

@@ -132,7 +132,7 @@ def test_groups_share_out_the_partitions_also_where_they_are_lost(spark):
     [
         ([[]], {}, "the data has no rows"),
         ([[(X, 0.0)], [(X, 1.0), (X, 2.0)]], {}, "partition 1, row 1: the label is 2; allowed"),
-        ([[(X, 0.0)], [(X, -1.0)]], {}, "partition 1: the label is -1 where others are"),
+        ([[(X, 0.0)], [(X, -1.0)]], {}, "partition 1: the label is -1, but others are"),
         ([[(X, 0.0), (X, None)]], {}, "partition 0, row 1: the label is null"),
         ([[(X, 0.0), (X, float("nan"))]], {}, "partition 0, row 1: the label is nan"),
         ([[(X, 0.0), (None, 0.0)]], {}, "partition 0, row 1: the features are null"),
@@ -146,7 +146,7 @@ def test_groups_share_out_the_partitions_also_where_they_are_lost(spark):
         ([[(X, 0.0, None), (X, 0.0, 1.0)]], {"weight": "weight"}, "the weight is null; .*fillna"),
         ([[(X, 0.0, -1.0)]], {"weight": "weight"}, "partition 0, row 0: the weight is -1.0"),
         ([[(X, 0.0, 0.0)]], {"weight": "weight"}, "the weights sum to 0"),
-        ([[(X, 1.0), (X, 2.0), (X, 3.0)]], {"positive_label": 2.0}, "row 2: .* a third value"),
+        ([[(X, 1.0), (X, 2.0), (X, 3.0)]], {"positive_label": 2.0}, "row 2: .* exactly two"),
         ([[(X, 1.0)], [(X, 2.0)]], {"positive_label": 7.0}, "positive_label=7 does not occur"),
     ],
 )
@@ -170,7 +170,7 @@ def test_bad_rows_are_value_errors(spark, partitions, options, reason):
         (("feature", "label", None), ValueError, "such column, only .*; did you mean 'features'"),
         (("features", "twice", None), ValueError, r"'twice': the data has 2 .*drop\(other\["),
         (("features", 7, None), TypeError, "label=7; give the name of a column"),
-        ((("label", "text"), "label", None), TypeError, r"features=\[..., 'text', ...\]: that is"),
+        ((("label", "text"), "label", None), TypeError, r"features=\[..., 'text', ...\]: this is"),
     ],
 )
 def test_wrong_columns(spark, names, kind, reason):

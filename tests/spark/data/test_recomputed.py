@@ -84,7 +84,7 @@ def test_other_rows_are_an_error_each_time(ps, restless):
         does("changes")
         lose_blocks(loss)
         for _ in range(2):
-            with pytest.raises(RuntimeError, match="the data changed when Spark computed it again"):
+            with pytest.raises(RuntimeError, match="the data changed when Spark recomputed it"):
                 loss(w)
 
 

@@ -156,8 +156,8 @@ def test_a_collector_names_partition_and_row_over_all_batches():
     ("labels", "positive", "error"),
     [
         ([0.0, 1.0, 2.0], None, "row 2: the label is 2; allowed are"),
-        ([0.0, -1.0], None, "row 1: the label is -1 where others are"),
-        ([3.0, 5.0, 4.0], 5.0, "row 2: the label is 4 where others are .*third value"),
+        ([0.0, -1.0], None, "row 1: the label is -1, but others are"),
+        ([3.0, 5.0, 4.0], 5.0, "row 2: the label is 4, but others are .*exactly two"),
     ],
 )
 def test_a_collector_refuses_labels(labels, positive, error):
@@ -173,9 +173,9 @@ def test_a_collector_refuses_labels(labels, positive, error):
         ({0: [0.0], 1: [1.0]}, None, None),
         ({0: [-1.0], 1: [1.0]}, None, None),
         ({0: [1.0]}, None, None),
-        ({0: [0.0], 2: [-1.0]}, None, "partition 2: the label is -1 where others are"),
+        ({0: [0.0], 2: [-1.0]}, None, "partition 2: the label is -1, but others are"),
         ({0: [1.0, 2.0]}, 2.0, None),
-        ({0: [1.0, 2.0], 1: [3.0]}, 2.0, "partition 1: the label is 3 .*a third value"),
+        ({0: [1.0, 2.0], 1: [3.0]}, 2.0, "partition 1: the label is 3, .*exactly two"),
         ({0: [1.0, 2.0]}, 3.0, r"positive_label=3 does not occur; the labels are \[1.0, 2.0\]"),
     ],
 )

@@ -139,7 +139,7 @@ def test_operations_steps_and_refusals(ps, rdd):
         ps.round(w) as r,
     ):
         r.push([1], 1.0)
-    told = r"cannot be part of a round: .* write it as @dv\.rows, or call space\.apply"
+    told = r"cannot be part of a round, .* write it as @dv\.rows, or call space\.apply"
     with pytest.raises(TypeError, match=told), ps.round(w) as r:
         r.apply(dv.rows.plugin("package.module.function"), [1], w)
 

@@ -80,7 +80,7 @@ def test_what_tasks_made_or_unpickled_frees_nothing(ps, rdd):
 def test_expressions_are_for_the_driver(ps, rdd):
     w = ps.keys().zeros()
     w.push([1], 1.0)
-    with pytest.raises(Exception, match="whole arrays, as w @ w, are for the driver"):
+    with pytest.raises(Exception, match="whole arrays, such as w @ w, on the driver"):
         rdd.mapPartitions(lambda _: [float(w @ w)]).collect()
 
 

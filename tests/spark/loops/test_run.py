@@ -179,7 +179,9 @@ def test_slow_workers_are_reported_once(ps, rdd):
     def train(worker, w):
         worker._watch._seconds.extend([0.5 if worker.rank else 0.01] * 10)
 
-    with pytest.warns(UserWarning, match="worker 1 is slow: 0.5 s a clock, the others 0.01") as all:
+    with pytest.warns(
+        UserWarning, match="worker 1 is slow: 0.5 s for a clock, the others 0.01"
+    ) as all:
         run(train, rdd, ps.zeros(1))
     assert len(all) == 1
     assert all[0].filename == __file__
@@ -218,7 +220,7 @@ def test_refusals(ps, rdd, spark):
         run(train, rdd, w, staleness=-1)
     with pytest.raises(ValueError, match="staleness=True"):
         run(train, rdd, w, staleness=True)
-    with pytest.raises(ValueError, match="patience=0; give seconds"):
+    with pytest.raises(ValueError, match="patience=0; must be a number of seconds"):
         run(train, rdd, w, patience=0)
     with pytest.raises(TypeError, match=r"got DataFrame; of a DataFrame pass df\.rdd"):
         run(train, spark.range(3), w)
@@ -235,7 +237,7 @@ def test_refusals(ps, rdd, spark):
 def test_without_a_free_slot_it_says_so_in_time(ps, rdd, held_slots, monkeypatch):
     with held_slots(), monkeypatch.context() as patch:
         patch.setattr("distvec.spark.loops.run._START_SECONDS", 0.2)
-        with pytest.raises(RuntimeError, match=r"needs 1 slots at once, and 0 of .*coalesce"):
+        with pytest.raises(RuntimeError, match=r"needs 1 slots, but only 0 of .*coalesce"):
             run(lambda worker: None, rdd)
     assert run(lambda worker: worker.size, rdd) == [2, 2]
 

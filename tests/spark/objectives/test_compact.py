@@ -179,6 +179,6 @@ def test_refusals(few, ps):
         LogisticLoss(few.frame, dtype="int8", ps=ps)
     with (
         LogisticLoss(few.frame, compact=True, ps=ps) as loss,
-        pytest.raises(ValueError, match=r"w has shape \(4000,\), this loss needs"),
+        pytest.raises(ValueError, match=r"w has shape \(4000,\), this objective needs"),
     ):
         loss.expand(ps.zeros(4000))

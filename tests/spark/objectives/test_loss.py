@@ -114,19 +114,19 @@ def _forget_blocks(rows):
 
 
 def test_refusals(loss, ps, problem):
-    with pytest.raises(TypeError, match=r"w is ndarray; make a DistArray: ps.array\(w\)"):
+    with pytest.raises(TypeError, match=r"w is ndarray; create a DistArray: ps.array\(w\)"):
         loss(np.zeros(loss.dimension))
-    with pytest.raises(ValueError, match=r"w has shape \(5,\), this loss needs \(3000,\)"):
+    with pytest.raises(ValueError, match=r"w has shape \(5,\), this objective needs \(3000,\)"):
         loss(ps.zeros(5))
     with pytest.raises(TypeError, match="w has dtype int64; allowed are float64 and float32"):
         loss(ps.zeros(loss.dimension, dtype=np.int64))
     with (
         distvec.local(1, in_process=True) as other,
-        pytest.raises(ValueError, match="another session"),
+        pytest.raises(ValueError, match="another PSContext"),
     ):
         loss(other.zeros(loss.dimension))
     for bad in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=f"l2={bad}; it must be finite and 0 or more"):
+        with pytest.raises(ValueError, match=f"l2={bad}; must be finite and 0 or more"):
             loss.with_l2(bad)
 
 
@@ -159,7 +159,9 @@ def test_a_loss_without_its_context_refuses_at_once(spark, problem):
     with PSContext.get_or_create(spark) as ps:
         loss = LogisticLoss(problem.frame)
         w = ps.zeros(loss.dimension)
-    with pytest.raises(RuntimeError, match="the PSContext of this loss was stopped; start one"):
+    with pytest.raises(
+        RuntimeError, match="the PSContext of this objective was stopped; start one"
+    ):
         loss(w)
     loss.close()
 
@@ -183,7 +185,7 @@ def test_something_else_than_a_frame(ps, spark, problem):
         ({"penalty": L1Norm(0.1)}, r"'penalty'.* Objective\(data, loss=Logistic\(\), penalty="),
         ({"loss": Hinge()}, r"'loss'.* Objective\(data, loss="),
         ({"labels": "y"}, r"no argument 'labels'; did you mean 'label'"),
-        ({"positive_label": "yes"}, r"positive_label='yes'; it is a number.*StringIndexer"),
+        ({"positive_label": "yes"}, r"positive_label='yes'; must be a number.*StringIndexer"),
         ({"positive_label": 5}, r"positive_label=5 does not occur; the labels are \[0.0, 1.0\]"),
     ],
 )
@@ -196,7 +198,7 @@ def test_minibatches_have_whole_sizes(ps, problem):
     with LogisticLoss(problem.frame, ps=ps, intercept=True) as loss:
         with pytest.raises(TypeError, match=r"batch_size=1.5; .*a whole number"):
             loss.minibatches(1.5)
-        with pytest.raises(ValueError, match=r"needs \(3001,\), the last of which is the inter"):
+        with pytest.raises(ValueError, match=r"needs \(3001,\), the last being the inter"):
             loss(ps.zeros(3000))
 
 

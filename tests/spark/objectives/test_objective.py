@@ -232,7 +232,7 @@ def test_what_is_no_loss(ps, data, given, reason):
 
 def test_what_are_no_parameters(ps, data):
     with (
-        pytest.raises(TypeError, match="the parameters are a dict with"),
+        pytest.raises(TypeError, match="the parameters must be a dict with"),
         Objective(data[0], loss=two_of, label="real", ps=ps) as objective,
     ):
         objective(ps.zeros(SIZE))

@@ -184,9 +184,11 @@ def test_weights_that_a_solver_found_know_what_they_are(ps, problem):
             assert made.numFeatures == 3000 and made.intercept == model.intercept
             np.testing.assert_allclose(made.coefficients.toArray(), whole.numpy()[:-1])
         for use in (margins, lambda frame, *args, **options: mllib_model(*args, **options)):
-            with pytest.raises(ValueError, match="of a model with one; leave intercept= out"):
+            with pytest.raises(
+                ValueError, match="belong to a model with one; leave intercept= out"
+            ):
                 use(problem.frame, result.x, intercept=False)
-            with pytest.raises(ValueError, match=r"are of Logistic\(\); leave loss= out"):
+            with pytest.raises(ValueError, match=r"belong to Logistic\(\); leave loss= out"):
                 use(problem.frame, result.x, loss=Huber())
         found = LBFGS(max_iterations=3).minimize(loss, loss.start())
         assert mllib_model(found.x).numFeatures == 3000

@@ -44,7 +44,7 @@ def test_a_model_goes_on_with_more_features(spark, ps, rows, tmp_path):
             for given in (saved, saved.numpy()):
                 whole = second.expand(second.start(given)).numpy()
                 assert whole.tolist() == [*known[:6], 0.0, 0.0, 0.0, known[6]]
-            with pytest.raises(ValueError, match=r"shape \(11,\); it is continued to \(10,\)"):
+            with pytest.raises(ValueError, match=r"shape \(11,\); to continue it to \(10,\)"):
                 second.start(np.zeros(11))
             if compact:
                 found = second.minimize(second.start(saved), gradient_tolerance=1e-6)
@@ -83,5 +83,5 @@ def test_over_rows_in_memory(rows):
     x, y = rows
     objective = losses.Objective((x, y), loss=Squared(), intercept=True)
     assert objective.start(np.array([1.0, 2.0, 7.0])).tolist() == [1, 2, 0, 0, 0, 0, 0, 0, 0, 7]
-    with pytest.raises(ValueError, match="the last is the intercept"):
+    with pytest.raises(ValueError, match="the last being the intercept"):
         objective.start(np.zeros((3, 1)))

@@ -138,7 +138,7 @@ def test_what_cannot_be_added_is_refused(ps, rdd, returned, into, message):
 
 def test_arguments_are_checked(ps, rdd):
     g = ps.zeros(5)
-    with pytest.raises(TypeError, match="takes an RDD or a DataFrame, got list"):
+    with pytest.raises(TypeError, match="needs an RDD or a DataFrame, got list"):
         ps.accumulate([1, 2], lambda rows: 1.0, into=g)
     with pytest.raises(TypeError, match=r"into=g"):
         ps.accumulate(rdd, lambda rows: 1.0, into=())
@@ -158,7 +158,7 @@ def test_a_round_is_run_again_where_a_worker_died(ps, rdd, once):
         if 20 in rows and once():
             os._exit(1)
 
-    with pytest.warns(RuntimeWarning, match="run again: .*Python worker exited") as warned:
+    with pytest.warns(RuntimeWarning, match="is repeated: .*Python worker exited") as warned:
         ps.accumulate(rdd, dies, into=(g, w))
     assert [one.filename for one in warned] == [__file__]
     np.testing.assert_array_equal(g.numpy(), np.arange(LONG) + 3.0)
@@ -177,7 +177,7 @@ def test_a_round_is_run_again_where_stages_were_repeated_but_not_for_ever(ps, rd
 
     monkeypatch.setattr(rounds, "winning_reports", counted)
     g, most = ps.zeros(LONG), module.RERUNS
-    with pytest.warns(RuntimeWarning, match=r"run again: ran in stages \[1, 2\]"):
+    with pytest.warns(RuntimeWarning, match=r"is repeated: ran in stages \[1, 2\]"):
         ps.accumulate(rdd, lambda rows: 1.0, into=g)
     assert len(broken) == module.RERUNS
     np.testing.assert_array_equal(g.numpy(), np.full(LONG, 3.0))
@@ -198,12 +198,12 @@ def test_a_round_is_run_again_where_a_server_was_lost(ps, rdd, once):
             assert has_ended(lost)
 
     g, known, w = 2.0 * ps.arange(LONG), ps.zeros(LONG).persist(), ps.keys().zeros()
-    with pytest.warns(RuntimeWarning, match="run again: .*server"):
+    with pytest.warns(RuntimeWarning, match="is repeated: .*server"):
         ps.accumulate(rdd, kills, into=g)
     np.testing.assert_array_equal(g.numpy(), 2.0 * np.arange(LONG) + 3.0)
-    told = r"a part of into\['known'\], so the round cannot be run again: make the array anew"
+    told = r"a part of into\['known'\], so the round cannot be repeated; create the array again"
     with pytest.raises(ServerLost, match=told), warnings.catch_warnings(action="ignore"):
         ps.accumulate(rdd, lambda rows: {"known": 1.0}, into={"known": known})
-    told = r"it held of into, so .* bring the keyed space back .*ps\.load\(path\)\) or make"
+    told = r"some keys of into, so .* restore the keyed space .*ps\.load\(path\)\) or create"
     with pytest.raises(ServerLost, match=told):
         ps.accumulate(rdd, lambda rows: (list(rows), 1.0), into=w)

@@ -65,7 +65,7 @@ def test_each_action_counts_and_later_ones_come_after(ps, rdd):
         rdd.foreachPartition(lambda rows: r.push([0], 2.0**-53))
         rdd.foreachPartition(lambda rows: r.push([0], 1.0))
     assert g.item() == 4.0
-    with pytest.warns(UserWarning, match="no task ran that contributes"), ps.round(g):
+    with pytest.warns(UserWarning, match="no task contributed to the round"), ps.round(g):
         pass
     assert g.item() == 4.0
     with ps.round(g) as r:
@@ -77,7 +77,7 @@ def test_each_action_counts_and_later_ones_come_after(ps, rdd):
 
 def test_a_contributing_rdd_that_nobody_evaluates_is_warned_of(ps, rdd):
     g = ps.zeros(ROWS)
-    told = r"no task ran that contributes .* call rdd\.foreachPartition\(\.\.\.\)"
+    told = r"no task contributed to the round, .* call rdd\.foreachPartition\(\.\.\.\)"
 
     def evaluate_nothing(pickled):
         with ps.round(g) as r:
@@ -136,7 +136,7 @@ def test_a_failed_job_changes_nothing_and_leaves_nothing(ps, rdd):
 
 def test_what_comes_after_the_round_is_refused(ps, rdd):
     g = ps.zeros(ROWS)
-    with pytest.warns(UserWarning, match="no task ran that contributes"), ps.round(g) as r:  # noqa: PT031
+    with pytest.warns(UserWarning, match="no task contributed to the round"), ps.round(g) as r:  # noqa: PT031
         late = rdd.mapPartitions(lambda rows: [r.push(list(rows), 1.0)])
         late._jrdd  # noqa: B018 - pickles the closure
     with pytest.raises(Exception, match=r"RoundClosed.*is too late"):

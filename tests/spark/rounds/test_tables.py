@@ -65,7 +65,7 @@ def test_tasks_pull_and_push_the_rows_of_a_shared_table(ps, rdd):
     expected[:40] = np.arange(K)
     expected[-1] = 3 * np.arange(K)
     np.testing.assert_array_equal(table.numpy(), expected)
-    with pytest.raises(TypeError, match=r"Transposed is no DistArray; give the table, x\.T"):
+    with pytest.raises(TypeError, match=r"Transposed is not a DistArray; give the table, x\.T"):
         ps.share(table.T)
 
 
