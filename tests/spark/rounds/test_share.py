@@ -122,10 +122,12 @@ def test_one_spelling_adds_to_all_elements(ps, rdd):
 
 def test_without_with_the_block_is_named(ps, rdd):
     w = ps.zeros(3)
-    with pytest.raises(AttributeError, match=r"'pull' is available inside .*: with ps\.share\(w\) as shared"):
+    with pytest.raises(
+        AttributeError, match=r"'pull' is available .*: with ps\.share\(w\) as shared"
+    ):
         ps.share(w).pull()
-    with pytest.raises(AttributeError, match=r"'push' is available inside .*: with ps\.round\(g\) as r"):
+    with pytest.raises(AttributeError, match=r"'push' is available .*: with ps\.round\(g\) as r"):
         ps.round(w).push([0], 1.0)
     shared = ps.share(w)
-    with pytest.raises(pickle.PicklingError, match=r"object that the block yields: with ps\.share\(w\)"):
+    with pytest.raises(pickle.PicklingError, match=r"that the block yields: with ps\.share\(w\)"):
         rdd.foreach(lambda row: shared.push([row], 1.0))
