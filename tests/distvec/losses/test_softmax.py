@@ -128,7 +128,7 @@ def test_labels_say_how_many_classes_there_are():
     with pytest.raises(ValueError, match=r"3.0 is not allowed; .* from 0 to 2"):
         Softmax(3).bind([0.0, 3.0])
     rows = Rows(np.ones((1, 1)), np.array([3.0]))
-    with pytest.raises(ValueError, match="label 3.0 is not allowed"):
+    with pytest.raises(ValueError, match="is not allowed; labels must"):
         Softmax(3).sums(rows, (np.zeros((1, 3)),), intercept=False)
 
 

@@ -222,7 +222,7 @@ def test_refusals(ps, rdd, spark):
         run(train, rdd, w, staleness=True)
     with pytest.raises(ValueError, match="patience=0; must be a number of seconds"):
         run(train, rdd, w, patience=0)
-    with pytest.raises(TypeError, match=r"got DataFrame; of a DataFrame pass df\.rdd"):
+    with pytest.raises(TypeError, match=r"got DataFrame; for a DataFrame pass df\.rdd"):
         run(train, spark.range(3), w)
     with pytest.raises(ValueError, match="given twice"):
         run(train, rdd, w, w)
