@@ -11,7 +11,6 @@ from distvec.spark import run
 from distvec.spark.jobs.application import free_slots
 from distvec.spark.loops.worker_progress import LineWriter, WorkerProgress, WorkerReport, screen
 from examples import bounded_staleness
-from tests.spark.conftest import ROOT
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -294,16 +293,6 @@ def test_a_bar_shows_the_slowest(capsys):
     captured = capsys.readouterr()
     assert captured.out == "[0] text\n"
     assert re.search(r"3clock .*of 2 ranks, 1 is at 3, the first at 5", captured.err)
-
-
-def test_the_page_on_loops_runs(ps, capsys):
-    page = (ROOT / "docs" / "loops.md").read_text()
-    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    names = {"__name__": "loops"}
-    exec(compile(code, "loops.md", "exec"), names)
-    out = capsys.readouterr().out
-    assert "[1] done after 100 clocks\n" in out
-    np.testing.assert_allclose(names["w"].numpy(), np.arange(20.0), atol=1e-4)
 
 
 def test_the_example_runs(spark, ps, monkeypatch, capsys):
