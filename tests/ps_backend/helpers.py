@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -14,6 +15,7 @@ import numpy as np
 from ps_backend.client import Client, SharedArray
 from ps_backend.client.server_link import RetryPolicy
 from ps_backend.in_process import InProcess, in_process_transports
+from ps_backend.processes.cli import main
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
@@ -169,3 +171,14 @@ def running_a_program(server: Server, client: Client, program: Program) -> Itera
         finally:
             release.set()
             join_all(runner)
+
+
+def run_main(*arguments: str) -> int:
+    """Run the command, and put back the signal handlers that it sets."""
+    assert threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return main(arguments)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

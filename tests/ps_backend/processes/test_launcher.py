@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,10 @@ import pytest
 from ps_backend.arguments import parse_size
 from ps_backend.client import Client
 from ps_backend.errors import PSError
-from ps_backend.processes.cli import _token, main
+from ps_backend.processes.cli import _token
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
-from tests.ps_backend.helpers import put, served
+from tests.ps_backend.helpers import put, run_main, served
 from tests.waiting import PATIENCE, has_ended
 
 ROOT = str(Path(__file__).parents[3])
@@ -260,17 +259,6 @@ def test_serve_says_that_the_port_is_in_use(tmp_path, capsys):
     text = capsys.readouterr().err
     assert f"distvec serve: port {server.port} on 127.0.0.1 is in use" in text
     assert "secret" not in text
-
-
-def run_main(*arguments):
-    """Run the command, and put back the signal handlers that it sets."""
-    assert threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        return main(arguments)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def test_status_of_running_servers(tmp_path, capsys):

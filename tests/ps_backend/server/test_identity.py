@@ -8,14 +8,13 @@ import pytest
 from ps_backend.client import Client
 from ps_backend.client.status import server_status
 from ps_backend.errors import ServerLost
-from ps_backend.processes.cli import main
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
 from ps_backend.program.views import View
 from ps_backend.server.endpoints.tls_identity import FileIdentity
 from tests.ps_backend.authorities import TestAuthority
-from tests.ps_backend.helpers import DOT, TOKEN, put, served
+from tests.ps_backend.helpers import DOT, TOKEN, put, run_main, served
 from tests.ps_backend.stranger import certificate_shown
 
 SPACE = DenseSpace(3000)
@@ -122,7 +121,7 @@ def test_files_that_do_not_fit_are_refused_at_the_start(authority, tmp_path, cap
         (["--tls-client-ca", str(authority.file)], "need --tls-cert"),
         (["--tls-cert", str(certificate), "--tls-key", str(another)], "is not the"),
     ):
-        assert main(["serve", "--port", "0", "--token-file", str(token), *options]) == 1
+        assert run_main("serve", "--port", "0", "--token-file", str(token), *options) == 1
         assert text in capsys.readouterr().err
 
 
