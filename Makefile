@@ -110,6 +110,7 @@ lint: env $(PROTOC)  ## Style, types, layers, and whether the generated code is 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(PY) -m docs.check_docstrings
 	@rm -rf build/proto && mkdir -p build/proto
 	@$(call protoc,build/proto)
 	@for file in ps_backend/wire/ps_pb2.py ps_backend/wire/ps_pb2.pyi; do \
