@@ -251,7 +251,7 @@ def test_servers_live_on_executors_and_end_with_the_driver(spark, ps, spark_home
     go_on(process)
     assert said(process) is True
 
-    assert "leave none for other jobs: the application has 2. Ask for fewer" in said(process)
+    assert "leave none for other jobs: the application has 2. Start fewer" in said(process)
     (pid,), right = said(process)
     assert right
     assert process.wait(PATIENCE) == 0  # it stops nothing

@@ -50,7 +50,7 @@ try:
         os.kill(ps.server_pids[0], signal.SIGKILL)
         rdd.foreachPartition(lambda rows: r.push(None, 1.0))
 except RoundLost as error:
-    say("let ps.accumulate" in str(error))
+    say("ps.accumulate(rdd, function, into=g)" in str(error))
 except Exception as error:
     say(type(error).__name__)
 try:
