@@ -346,8 +346,8 @@ def test_a_closed_client_leaves_nothing(others, space):
             assert len(memory_files(os.getpid()) - others) == 1
             assert len(memory_files(servers.pids[0])) == 1
         del client
-        assert not memory_files(os.getpid()) - others
-        assert not memory_files(servers.pids[0])
+        wait_for(lambda: not memory_files(os.getpid()) - others)  # its threads let go of it
+        wait_for(lambda: not memory_files(servers.pids[0]))
 
 
 PUSHER = """
