@@ -134,7 +134,7 @@ class Profile:
         """A line for each call site with several requests and each reason of these."""
         for site, counts in self.reasons.items():
             if counts.total() > 1:
-                yield f"{_readable(site)}: {counts.total():,} programs"
+                yield f"{_readable(site).rstrip(':')}: {counts.total():,} programs"
                 for reason, count in counts.most_common():
                     advice = f" ({reason.advice})" if reason.advice else ""
                     yield f"  {count:,}: {reason.text}{advice}"

@@ -101,10 +101,9 @@ class Executor:
                 run.settle()
         except Cancelled as cancelled:
             cancelled.programs = ran
-            template = replace(template, programs=programs[:ran])
+            note_plan(replace(template, programs=programs[:ran]), reason)
             raise
-        finally:
-            note_plan(template, reason)
+        note_plan(template, reason)
 
 
 class _Execution:

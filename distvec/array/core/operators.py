@@ -151,7 +151,7 @@ def upload_beside(like: Handle, name: str, operand: Any) -> Any:
     if like.shape != shape or values.ndim != len(shape) or values.shape[0] != shape[0]:
         return operand
     check_dtype(values.dtype)
-    like.session.upload_implicitly(values.nbytes, f"{name} with a {type(operand).__name__}")
+    like.session.upload_implicitly(values.nbytes, f"{name} with an array of the client")
     array = like.session.array(values)
     like.session.uploads.add(array.node)
     return array

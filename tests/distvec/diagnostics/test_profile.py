@@ -178,3 +178,11 @@ def test_a_profile_counts_all_programs_by_reason(ps: dv.Session) -> None:
     assert product.total() + loop.total() == ps.counters.messages == report.total.messages
     assert sum(len(plan.programs) for plan in report.plans) == ps.counters.messages
     assert "  1: an expanded inner product lost digits (session.cancellation_limit" in str(report)
+
+
+def test_a_profile_leaves_out_a_plan_that_failed(ps: dv.Session) -> None:
+    x, beyond = ps.array([1.0, 2.0]), ps.array([5, 0])
+    with dv.profile(show=False) as report, pytest.raises(IndexError):
+        x[beyond].persist()
+    assert report.plans == []
+    assert sum(counts.total() for counts in report.reasons.values()) == 0
