@@ -91,8 +91,8 @@ All except the inner products take `axis` and `keepdims`; `keepdims=True` of a v
 
 ## Reproducibility
 
-`+ - * /`, `sqrt`, comparisons and all functions outside the list below are bitwise identical in
-every engine, for any number of servers and threads, and on every x86-64 processor. So are sums,
+Most functions are bitwise identical in every engine, for any number of servers and threads, and on
+every x86-64 processor: `+ - * /`, `sqrt`, comparisons, and all outside the list below. So are sums,
 products, inner products and norms: floats are added in one order, and multiplications and additions
 are not fused. If several operands are NaN, the payload of the NaN in the result is unspecified.
 

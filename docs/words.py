@@ -38,6 +38,8 @@ def prose(markdown: str) -> str:
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"`+[^`]*`+", "CODE", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = re.sub(r"^\s*\|.*$", lambda row: row[0].replace("|", "\n\n"), text, flags=re.MULTILINE)
+    text = re.sub(r"^#.*$", r"\g<0>\n", text, flags=re.MULTILINE)
     return re.sub(r"[|#>*\[\]_]", " ", text)
 
 

@@ -133,8 +133,8 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="append",
         default=[],
         metavar="DIR",
-        help="Folder, or URL such as s3://bucket/models, in which clients may let this server "
-        "read and write files of arrays; repeat the option for more (default: no folder)",
+        help="Folder, or URL such as s3://bucket/models, for files of arrays that this server "
+        "reads and writes for clients; repeat the option for more (default: no folder)",
     )
     tls = serve.add_argument_group("TLS (all files are PEM)")
     tls.add_argument(
