@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ipaddress
 import math
 import operator
@@ -10,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,20 +21,64 @@ LEASE_SECONDS = 600.0
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.1, 7 * 86_400.0
 
 
+ENGINES = ("auto", "numexpr")
+"""All engines, chosen by the program and its length; or only numexpr and NumPy."""
+
+_OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plugins": (
+        "--plugin",
+        {
+            "action": "append",
+            "default": [],
+            "metavar": "MODULE",
+            "help": "Module, for example package.module, with functions that clients may run on "
+            "rows of keyed spaces; repeat the option for more (default: no module)",
+        },
+    ),
+    "engine": (
+        "--engine",
+        {
+            "choices": ENGINES,
+            "default": "auto",
+            "help": "How kernels run: auto uses NumPy, and compiles long or frequent kernels; "
+            "numexpr uses numexpr and NumPy without compilation (default: %(default)s)",
+        },
+    ),
+}
+"""The option of ``distvec serve`` for each field of ``Extensions``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extensions:
-    """What the operator of servers adds to them or chooses: nothing, unless it is said."""
+    """Settings of a server that its commands read: a new one is a field here and an option."""
 
     plugins: tuple[str, ...] = ()
-    """Modules whose marked functions clients may have run (``ps_backend.plugins``)."""
+    """Modules with functions that clients may run (``ps_backend.plugins``)."""
     engine: str = "auto"
-    """What runs their kernels: one of ``ENGINES``."""
+    """One of ``ENGINES``."""
+
+    @staticmethod
+    def add_options(parser: argparse._ArgumentGroup) -> None:
+        """Add the options to the parser of ``distvec serve``."""
+        for name, (option, settings) in _OPTIONS.items():
+            parser.add_argument(option, dest=name, **settings)
+
+    @classmethod
+    def from_options(cls, options: argparse.Namespace) -> Extensions:
+        """Return the checked settings of a parsed command line."""
+        return extensions(**{name: getattr(options, name) for name in _OPTIONS})
+
+    def as_options(self) -> list[str]:
+        """Return the command line that ``from_options`` reads back."""
+        words = []
+        for name, (option, _) in _OPTIONS.items():
+            value = getattr(self, name)
+            for one in value if isinstance(value, tuple) else (value,):
+                words += [option, one]
+        return words
 
 
 NO_EXTENSIONS = Extensions()
-
-ENGINES = ("auto", "numexpr")
-"""All engines that there are, as programs and lengths ask for; or numexpr and NumPy alone."""
 
 
 def extensions(plugins: object = (), engine: str = "auto") -> Extensions:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ps_backend.arguments import ENGINES, LEASE_SECONDS, check_lease, extensions, parse_size
+from ps_backend.arguments import LEASE_SECONDS, Extensions, check_lease, parse_size
 from ps_backend.client.status import server_status, status_table
 from ps_backend.durability.stores import open_store, open_within
 from ps_backend.errors import PSError
@@ -158,21 +158,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="CA that signed the other servers' certificates (default: the file of --tls-cert)",
     )
     extending = serve.add_argument_group("extensions")
-    extending.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="Module, for example package.module, with functions that clients may run on rows of "
-        "keyed spaces; repeat the option for more (default: no module)",
-    )
-    extending.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default="auto",
-        help="How kernels run: auto uses NumPy, and compiles long or frequent kernels; numexpr "
-        "uses numexpr and NumPy without compilation (default: %(default)s)",
-    )
+    Extensions.add_options(extending)
     serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -233,7 +219,7 @@ def _serve(options: argparse.Namespace) -> int:
                 life=life,
                 # The driver of this user could write the same files itself.
                 open_store=open_store if supervised else open_within(options.store),
-                extensions=extensions(options.plugin, options.engine),
+                extensions=Extensions.from_options(options),
             ),
             host=options.host,
             port=options.port,

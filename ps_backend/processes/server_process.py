@@ -73,9 +73,7 @@ class ServerProcess:
         command = [sys.executable, "-P", "-m", "ps_backend", "serve", "--supervised"]
         command += ["--host", host, "--port", "0"]
         command += [] if memory is None else ["--memory", str(memory)]
-        for plugin in extensions.plugins:
-            command += ["--plugin", plugin]
-        command += ["--engine", extensions.engine]
+        command += extensions.as_options()
         self._log = tempfile.TemporaryFile(prefix="distvec-log-", buffering=0)  # noqa: SIM115
         self._process = subprocess.Popen(
             command,

@@ -108,7 +108,7 @@ class Service:
             self.peers,
             open_store,
             loaded,
-            extensions.engine,
+            extensions,
         )
         self.sessions = Sessions(self._host, lease)
         self._registered = table_of(chain(NAMED, commands, loaded.commands))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from ps_backend import limits
-from ps_backend.arguments import check_lease
+from ps_backend.arguments import NO_EXTENSIONS, Extensions, check_lease
 from ps_backend.durability.stores import Store as FileStore
 from ps_backend.errors import (
     InvalidProgram,
@@ -182,9 +182,9 @@ class Host:
     open_store: Callable[[str], FileStore]
     """The store of a URL that a client names, or an error if that is not for clients."""
     plugins: Plugins = field(default_factory=Plugins)
-    """What the operator has added."""
-    engine: str = "auto"
-    """What runs kernels: one of ``arguments.ENGINES``."""
+    """Loaded from the modules that ``extensions`` names."""
+    extensions: Extensions = NO_EXTENSIONS
+    """Settings of this server that commands read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +332,7 @@ class ServerSession:
         known = self._kernels.get((sweep.digest, space.length))
         if known is not None:
             return known[0]
-        kernel = compile_sweep(sweep, space.length, self.host.engine)
+        kernel = compile_sweep(sweep, space.length, self.host.extensions.engine)
         with suppress(OutOfBudget):  # else it is looked up again
             kept = self._memory.reserve(_KERNEL_BYTES * len(sweep.types), "a kernel")
             _remember(self._kernels, (sweep.digest, space.length), (kernel, kept))
@@ -519,7 +519,7 @@ class Sessions:
             number=number,
             lease=seconds if math.isfinite(seconds) else 0.0,
             epoch=session.epoch,
-            engine=self._host.engine,
+            engine=self._host.extensions.engine,
         )
 
     def _take_over(self, request: pb.Request) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ps_backend.arguments import parse_size
+from ps_backend.arguments import Extensions, parse_size
 from ps_backend.client import Client
 from ps_backend.errors import PSError
-from ps_backend.processes.cli import _token
+from ps_backend.processes.cli import _token, command_parser
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from tests.ps_backend.helpers import put, run_main, served
@@ -289,3 +289,10 @@ def test_a_bad_size_is_refused(capsys):
     with pytest.raises(SystemExit):
         run_main("serve", "--memory", "much")
     assert "'much' is not a size; write it like 512m or 2g" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [Extensions(), Extensions(("a.b", "c"), "numexpr")])
+def test_extensions_survive_the_command_line(given):
+    words = given.as_options()
+    options = command_parser().parse_args(["serve", *words])
+    assert Extensions.from_options(options) == given
