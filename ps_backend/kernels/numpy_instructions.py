@@ -127,9 +127,10 @@ def recipe_of(sweep: Sweep, fuse: Callable[[Sweep], Expressions] | None = None) 
     made = [places.next(value) for value in chunked]
     late = dict(zip(chunked, _read_late(sweep, chunked, bases), strict=True))
     outputs: dict[int, int] = {}
+    first_output = {value: k for k, value in reversed(list(enumerate(sweep.outputs)))}
     for chain in places.chains:  # in place in one array, and that may be the output of the last
-        if chain[-1] in sweep.outputs:
-            outputs |= dict.fromkeys(chain, sweep.outputs.index(chain[-1]))
+        if chain[-1] in first_output:
+            outputs |= dict.fromkeys(chain, first_output[chain[-1]])
         late |= dict.fromkeys(chain, frozenset().union(*(late[value] for value in chain)))
     instructions = tuple(
         Instruction(
