@@ -127,7 +127,7 @@ bench: env $(PEERS) java  ## All benchmarks, each beside its peer; JSON in build
 	    --json build/bench/$$name-1e7.json $(BENCH); \
 	done
 
-BENCHMARKS := nodes dispatch latency fused engines functions tables slices movement chains direction growth minimisation solvers stochastic minibatches transfer tls resident losses \
+BENCHMARKS := nodes dispatch latency fused engines functions tables slices movement chains textbook direction growth minimisation solvers stochastic minibatches transfer tls resident losses \
               evaluation iteration logistic plain_pyspark staleness wide derivatives save checkpoints keyed_kernels keyed click_stream cluster
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark

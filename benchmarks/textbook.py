@@ -1,0 +1,156 @@
+"""Thirty algorithms as users type them from textbooks, beside NumPy: time, messages, reads.
+
+``benchmarks.algorithms`` has their text. The same functions run on NumPy's arrays and on arrays
+of servers in this process, of one server process and of two. A time is the least of several runs
+in turn, over the steps of a run; the arrays are on the servers before. Messages and vectors read
+are those of one step, with servers in this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import distvec as dv
+from benchmarks.algorithms import ALGORITHMS, Algorithm
+from benchmarks.harness import Case, Report, Table, interleaved, main
+
+SIZES = (10**3, 10**4, 10**5, 10**6, 10**7)
+QUICK_SIZES = (10**3, 10**4)
+SECONDS = 0.2
+"""NumPy's runs of one row take about so long, within the bounds of ``_repeat``."""
+HEATING_SECONDS = 0.5
+"""So long, and at least three times, a row is run before; kernels are compiled meanwhile."""
+TOLERANCE = 1e-9
+"""Results agree if no element differs by more than this times the largest one."""
+FEWEST = 3
+COLUMNS = ("NumPy, ms", "in process", "1 server", "2 servers", "messages", "reads", "difference")
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """A table for each size; the times of servers are divided by NumPy's."""
+    sizes = options.sizes or (QUICK_SIZES if options.quick else SIZES)
+    heating = 0.0 if options.quick else HEATING_SECONDS
+    chosen = {n: a for n, a in ALGORITHMS.items() if not options.only or n in options.only}
+    facts: dict[str, object] = {}
+    tables = []
+    with ExitStack() as stack:
+        sessions = {
+            "in process": stack.enter_context(dv.local(1, in_process=True)),
+            "1 server": stack.enter_context(dv.local(1)),
+            "2 servers": stack.enter_context(dv.local(2)),
+        }
+        for size in sizes:
+            rows: dict[str, list[float | None]] = {}
+            for name, algorithm in chosen.items():
+                try:
+                    rows[name] = measure_row(sessions, algorithm, size, heating)
+                except Exception as error:  # noqa: BLE001 what a user would meet is a result, too
+                    rows[name] = [None] * len(COLUMNS)
+                    facts[f"{name}, n = {size:.0e}"] = f"{type(error).__name__}: {error}"
+            tables.append(Table(f"a step, times over NumPy's, n = {size:.0e}", COLUMNS, rows))
+            facts |= judge(size, rows)
+    return Report("algorithms from textbooks", [], [], facts=facts, tables=tables)
+
+
+def measure_row(
+    sessions: Mapping[str, dv.Session], algorithm: Algorithm, size: int, heating: float
+) -> list[float | None]:
+    """NumPy's milliseconds of a step, ours over them, messages, reads and the difference."""
+    data = algorithm.data(size)
+    steps = max(10 if size < 10**7 else FEWEST, algorithm.steps)
+    run = partial(algorithm.run, **data, steps=steps)
+    expected = arrays(run())
+    seconds = _seconds(run)
+    cases = [Case("NumPy", run)]
+    difference = messages = reads = 0.0
+    for place, ps in sessions.items():
+        moved = {k: v if k in algorithm.on_client else ps.array(v) for k, v in data.items()}
+        dv.evaluate(*(v for v in moved.values() if isinstance(v, dv.DistArray)))
+        ours = partial(evaluated, partial(algorithm.run, **moved, steps=steps))
+        difference = max(difference, difference_of(ours(), expected))
+        heat(ours, heating)
+        if not messages:
+            ps.counters.reset()
+            ours()
+            messages = ps.counters.messages / steps
+            reads = ps.counters.vectors_read / steps
+        cases.append(Case(place, ours))
+    timings = interleaved(cases, repeat=_repeat(seconds))
+    numpy, *others = (timings[case.name].best / steps for case in cases)
+    return [1e3 * numpy, *(other / numpy for other in others), messages, reads, difference]
+
+
+def evaluated(run: Callable[[], Any]) -> tuple[Any, ...]:
+    """What ``run`` returns, computed."""
+    found = arrays(run())
+    dv.evaluate(*(array for array in found if isinstance(array, dv.DistArray)))
+    return found
+
+
+def heat(run: Callable[[], Any], seconds: float) -> None:
+    """Run at least three times, and so long."""
+    until = time.perf_counter() + seconds
+    left = 3
+    while left > 0 or time.perf_counter() < until:
+        run()
+        left -= 1
+
+
+def arrays(result: Any) -> tuple[Any, ...]:
+    """The results, one or more."""
+    return result if isinstance(result, tuple) else (result,)
+
+
+def difference_of(ours: tuple[Any, ...], expected: tuple[Any, ...]) -> float:
+    """The largest difference of an element, over the largest element of its array."""
+    return max(
+        float(np.abs(np.asarray(mine) - theirs).max() / np.abs(theirs).max())
+        for mine, theirs in zip(ours, expected, strict=True)
+    )
+
+
+def judge(size: int, rows: Mapping[str, list[float | None]]) -> dict[str, object]:
+    """Which rows miss a target at this size."""
+    found: dict[str, object] = {}
+    for column, limit, sizes in (
+        (1, 1.0, range(10**6, 10**9)),
+        (2, 1.0, range(10**6, 10**9)),
+        (3, 1.0, range(10**6, 10**9)),
+        (1, 5.0, range(10**4, 10**6)),
+        (6, TOLERANCE, range(10**9)),
+    ):
+        if size not in sizes:
+            continue
+        above = {name: row[column] for name, row in rows.items() if (row[column] or 0) > limit}
+        found[f"{COLUMNS[column]} above {limit:g}, n = {size:.0e}"] = (
+            ", ".join(f"{name} {value:.3g}" for name, value in above.items()) or "no row"
+        )
+    return found
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+def _repeat(seconds: float) -> int:
+    """How often to run what takes NumPy so long."""
+    return min(max(FEWEST, int(SECONDS / seconds)), 15)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of rows and sizes."""
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(ALGORITHMS))
+    parser.add_argument("--sizes", nargs="+", type=lambda size: int(float(size)), metavar="N")
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, configure)
