@@ -295,13 +295,13 @@ class ColumnSplit(RowSplit):
 class _RandomColumns(Random):
     """The elements are counted row by row, though columns are drawn."""
 
-    def _unit(self, size: Any, key: int) -> Any:
+    def _unit(self, size: Any, *keys: int, op: str = "uniform") -> Any:
         shape = shapes.shape_of(size)
         if len(shape) != 2:
             raise ValueError(
                 f"a space split by columns has only tables; give size=(n, k), got {size}"
             )
-        return transpose(super()._unit(shape[::-1], key))
+        return transpose(super()._unit(shape[::-1], *keys, op=op))
 
     def _index(self, shape: tuple[int, ...]) -> DistArray:
         columns, rows = shape

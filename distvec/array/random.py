@@ -223,9 +223,7 @@ class Random:
 
     def _normal(self, shape: tuple[int, ...], seed: int | None) -> Any:
         seed = secrets.randbits(62) if seed is None else seed
-        radius = np.sqrt(-2.0 * np.log(1.0 - self._drawn(shape, key_of(seed, 1))))
-        angle = 2.0 * math.pi * self._drawn(shape, key_of(seed, 2))
-        return radius * np.cos(angle)
+        return self._drawn(shape, key_of(seed, 1), key_of(seed, 2), op="normal")
 
     def integers(
         self, low: int, high: int | None = None, size: Size = None, dtype: npt.DTypeLike = np.int64,
@@ -752,13 +750,15 @@ class Random:
             ),
         ]
 
-    def _drawn(self, shape: tuple[int, ...], key: int) -> Any:
-        """Numbers uniform in ``[0, 1)`` of any shape, ``()`` for one."""
-        return self._unit(shape, key) if shape else reshape(self._unit((1,), key), ())
+    def _drawn(self, shape: tuple[int, ...], *keys: int, op: str = "uniform") -> Any:
+        """Numbers uniform in ``[0, 1)``, or of another ``op``, of any shape: ``()`` for one."""
+        drawn = self._unit(shape or (1,), *keys, op=op)
+        return drawn if shape else reshape(drawn, ())
 
-    def _unit(self, shape: tuple[int, ...], key: int) -> Any:
+    def _unit(self, shape: tuple[int, ...], *keys: int, op: str = "uniform") -> Any:
         index = self._index(shape)
-        return make(index, "uniform", (np.int64(key), index), type_of(shape, np.dtype(np.float64)))
+        type = type_of(shape, np.dtype(np.float64))
+        return make(index, op, (*map(np.int64, keys), index), type)
 
     def _index(self, shape: tuple[int, ...]) -> DistArray:
         """The number of each element: of a table, these are counted, not the rows."""

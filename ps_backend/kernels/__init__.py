@@ -76,6 +76,14 @@ LEAST_STEPS_OF_CALL = 4
 """Compiled steps for each call of a loop of NumPy's: with fewer the tiles are faster, by a fifth
 for float64 and by half for float32 (docs/how-to/make_it_fast.md). Only where all engines have the
 same bits."""
+_DRAWS = frozenset({"uniform", "normal"})
+"""Ops that the shared loops compute in vector registers, which neither NumPy nor numba does."""
+_WORK_OF_DRAWS = 8
+"""An element of a sweep that has some is worth so many others."""
+
+
+def _draws(sweep: Sweep) -> bool:
+    return any(step.op in _DRAWS for step in sweep.steps)
 
 
 def engine_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
@@ -90,8 +98,11 @@ def engine_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
         return "rows"
     if choice == "numexpr" or not has_compiler():
         return "numexpr" if length >= NUMEXPR_FROM_LENGTH else "numpy"
-    if length < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH):
+    draws = _draws(sweep)
+    if length * (_WORK_OF_DRAWS if draws else 1) < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH):
         return "numpy"
+    if draws and has_same_bits(sweep):
+        return "mixed"
     is_short = length < NUMBA_FROM_LENGTH
     if is_short and not all(isinstance(step, Combination) for step in sweep.steps):
         return "mixed"  # as below: a plain step is a step of the parts
@@ -112,7 +123,8 @@ def strategy_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
     ``"tiered far"`` to machine code past these, for what takes long enough to be compiled first.
     """
     engine = engine_for(sweep, length, choice)
-    is_tiered = TIERED_FROM_LENGTH <= length <= TIERED_TO_LENGTH and _in_background
+    work = length * (_WORK_OF_DRAWS if _draws(sweep) else 1)
+    is_tiered = work >= TIERED_FROM_LENGTH and length <= TIERED_TO_LENGTH and _in_background
     if engine == "rows" or not is_tiered:
         return engine
     if choice != "auto" or not has_compiler() or not has_same_bits(sweep):

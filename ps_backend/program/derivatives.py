@@ -212,7 +212,7 @@ _NONE: dict[str, str] = {
     "digamma": "the derivative, trigamma, is no ufunc of SciPy's",
     "sigmoid_of_exp": "kernels have it, no expression does",
     "iota": "it has no arguments",
-    "uniform": "its arguments are the names of a random number",
+    **dict.fromkeys(("uniform", "normal"), "its arguments are the names of a random number"),
     "permuted": "its arguments are the names of a permutation",
 }
 """Why there is none."""

@@ -328,6 +328,16 @@ _ROWS = (
         internal=True,
         dtypes=("int64", "int64", "float64"),
     ),
+    # of the standard normal distribution, from two keys
+    Op(
+        "normal",
+        3,
+        philox.normal,
+        "_normal({0}, {1}, {2})",
+        costly=True,
+        internal=True,
+        dtypes=("int64", "int64", "int64", "float64"),
+    ),
     # the index at a place of the permutation that (key, length) name
     Op(
         "permuted",

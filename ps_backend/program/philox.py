@@ -15,6 +15,9 @@ memory and no message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -31,15 +34,26 @@ _32 = np.uint64(32)
 
 def words(counter: Any, key: Any) -> list[npt.NDArray[np.uint64]]:
     """Four 32-bit words (as uint64) for four counter words and two key words, all broadcast."""
-    c0, c1, c2, c3 = (np.asarray(word, dtype=np.uint64) & _LOW for word in counter)
+    given = np.broadcast_arrays(*(np.asarray(word, dtype=np.uint64) for word in counter))
     k0, k1 = (np.asarray(word, dtype=np.uint64) & _LOW for word in key)
-    for _ in range(ROUNDS):
-        p0 = np.uint64(MULTIPLIERS[0]) * c0
-        p1 = np.uint64(MULTIPLIERS[1]) * c2
-        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
+    shape = np.broadcast_shapes(given[0].shape, k0.shape, k1.shape)
+    c0, c1, c2, c3, p0, p1 = made = [np.empty(shape, np.uint64) for _ in range(6)]
+    for word, one in zip(made[:4], given, strict=True):
+        np.bitwise_and(one, _LOW, out=word)
+    for _ in range(ROUNDS):  # in place, as memory takes longer than the arithmetic
+        np.multiply(c0, np.uint64(MULTIPLIERS[0]), out=p0)
+        np.multiply(c2, np.uint64(MULTIPLIERS[1]), out=p1)
+        np.right_shift(p1, _32, out=c0)
+        np.right_shift(p0, _32, out=c2)
+        c0 ^= c1
+        c0 ^= k0
+        c2 ^= c3
+        c2 ^= k1
+        np.bitwise_and(p1, _LOW, out=c1)
+        np.bitwise_and(p0, _LOW, out=c3)
         k0 = (k0 + np.uint64(WEYL[0])) & _LOW
         k1 = (k1 + np.uint64(WEYL[1])) & _LOW
-    return [c0, c1, c2, c3]
+    return made[:4]
 
 
 def uniform(key: Any, index: Any) -> npt.NDArray[np.float64]:
@@ -50,6 +64,45 @@ def uniform(key: Any, index: Any) -> npt.NDArray[np.float64]:
     w = words((index & _LOW, index >> _32, zero, zero), (key & _LOW, key >> _32))
     bits = (w[0] << np.uint64(21)) ^ (w[1] >> np.uint64(11))
     return bits.astype(np.float64) * TO_UNIT
+
+
+ONE, MANTISSA = 0x3FF << 52, (1 << 52) - 1
+ROOT_HALF = 0x3FE6A09E667F3BCD
+"""The bits of 1, those of a mantissa, and the bits of the root of 1/2."""
+LARGE, LARGE_AND_BIAS = 0x433 << 52, float((1 << 52) + 0x3FF)
+"""The bits of 2**52; and that plus the bias of an exponent."""
+LOGARITHM = tuple(-4 / (2 * k + 1) for k in range(10))
+"""Of ``-2 log((1 + s) / (1 - s)) / s``, by powers of ``s**2``."""
+LN_QUARTER = -1.3862943611198906
+_TURN = 2 * Fraction(314159265358979323846264338327950288, 10**35)
+SINE = tuple(float((-1) ** k * _TURN ** (2 * k + 1) / factorial(2 * k + 1)) for k in range(11))
+"""Of ``sin(2 pi turn) / turn``, by powers of ``turn**2``, for up to a quarter of a turn."""
+
+
+def normal(radius_key: Any, angle_key: Any, index: Any) -> npt.NDArray[np.float64]:
+    """Numbers of the standard normal distribution, for int64 keys and ``index``.
+
+    The cosine branch of Box and Muller, ``sqrt(-2 log(1 - u)) cos(2 pi v)`` of two uniform numbers,
+    to some units of the last place. Nothing but arithmetic and roots: the bits are the same on
+    every processor, where logarithms and cosines of C libraries differ.
+    """
+    shifted = (1.0 - uniform(radius_key, index)).view(np.int64) + (ONE - ROOT_HALF)
+    exponent = (shifted >> 52) - 0x3FF
+    above_one = ((shifted & MANTISSA) + ROOT_HALF).view(np.float64) - 1.0
+    s = above_one / (above_one + 2.0)
+    radius = np.sqrt(_polynomial(LOGARITHM, s * s) * s + exponent * LN_QUARTER)
+    turn = np.abs(uniform(angle_key, index) - 0.5) - 0.25
+    found: npt.NDArray[np.float64] = radius * (_polynomial(SINE, turn * turn) * turn)
+    return found
+
+
+def _polynomial(coefficients: Sequence[float], x: npt.NDArray[np.float64]) -> Any:
+    """By the rule of Horner."""
+    result = x * coefficients[-1] + coefficients[-2]
+    for coefficient in coefficients[-3::-1]:
+        result *= x
+        result += coefficient
+    return result
 
 
 FEISTEL_ROUNDS = 6

@@ -24,6 +24,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic as _numba_intrinsic
 
+from ps_backend.kernels.compiled.llvm_random import normal as _normal
+from ps_backend.kernels.compiled.llvm_random import uniform as _uniform
+from ps_backend.program import ops
 from ps_backend.program.summation_order import CHUNK, LANES, LEAF
 
 TOGETHER = 4
@@ -383,6 +386,11 @@ _CASTS = {
 """What rounds at most: of floats as integers C leaves it open what they are."""
 
 
+_DRAWS: dict[str, Text] = {"uniform": _uniform, "normal": _normal}
+"""By op: of vectors of elements as well as of one."""
+_WIDTH = LINE // _WORD
+
+
 @cache
 def _rows() -> dict[tuple[str, tuple[Any, ...]], Loop]:
     """By op and dtypes; what only moves elements goes by their size."""
@@ -393,6 +401,9 @@ def _rows() -> dict[tuple[str, tuple[Any, ...]], Loop]:
     for name in ("float32", "float64"):
         kind = _KINDS[name]
         rows["sigmoid_of_exp", (name, name, name)] = (kind, kind), kind, _sigmoid
+    for op, text in _DRAWS.items():
+        dtypes = ops.TABLE[op].dtypes
+        rows[op, dtypes] = (_I64,) * (len(dtypes) - 1), _DOUBLE, text
     for (source, target), name in _CASTS.items():
         kind = _KINDS[target]
         rows["cast", (source, target)] = (_KINDS[source],), kind, _converted(name, kind)
@@ -444,13 +455,54 @@ def run_own(typing, loop, table, length, index):  # type: ignore[no-untyped-def]
         loop, table, length, index = args
         for kinds, result, text in _cases(builder, loop, _rows().values()):
             arrays = [_array(builder, table, k, kind) for k, kind in enumerate((*kinds, result))]
-            with cgutils.for_range(builder, length) as step:
-                values = [builder.load(builder.gep(x, [step.index])) for x in arrays[:-1]]
-                value = text(builder, builder.add(index, step.index), *values)
-                builder.store(value, builder.gep(arrays[-1], [step.index]))
+            first = _I64(0)
+            if text in _DRAWS.values():
+                first = builder.and_(length, _I64(-_WIDTH))
+                _each(builder, _I64(0), first, _WIDTH, index, arrays, text)
+            _each(builder, first, length, 1, index, arrays, text)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4), generate
+
+
+def _each(
+    builder: Any, first: Any, past: Any, width: int, index: Any, arrays: Sequence[Any], text: Text
+) -> None:
+    """Compute the elements from ``first`` on, ``width`` at a time: as vectors, if it is not 1."""
+    with cgutils.for_range_slice(builder, first, past, _I64(width), intp=_I64) as (i, _):
+        places = [builder.gep(array, [i]) for array in arrays]
+        if width > 1:
+            kinds = [ir.VectorType(place.type.pointee, width) for place in places]
+            places = [
+                builder.bitcast(place, kind.as_pointer())
+                for place, kind in zip(places, kinds, strict=True)
+            ]
+        values = [builder.load(place, align=None if width == 1 else _WORD) for place in places[:-1]]
+        value = text(builder, builder.add(index, i), *values)
+        builder.store(value, places[-1], align=None if width == 1 else _WORD)
+
+
+def _drawer(op: str) -> Any:
+    """``f(key, ..., index)``: one element."""
+    count = len(ops.TABLE[op].dtypes) - 1
+    text, kind = _DRAWS[op], types.float64(*[types.int64] * count)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return text(builder, None, *args)
+
+    return kind, generate
+
+
+@intrinsic
+def uniform(typing, key, index):  # type: ignore[no-untyped-def]
+    """As ``philox.uniform``, of numbers."""
+    return _drawer("uniform")
+
+
+@intrinsic
+def normal(typing, radius_key, angle_key, index):  # type: ignore[no-untyped-def]
+    """As ``philox.normal``, of numbers."""
+    return _drawer("normal")
 
 
 @intrinsic

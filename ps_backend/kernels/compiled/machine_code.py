@@ -228,6 +228,7 @@ _HELPERS = (
     "compiled/linear",
     "compiled/linear_tables",
     "compiled/llvm_loops",
+    "compiled/llvm_random",
     "compiled/scalar_math",
     "compiled/tile_interpreter",
     "keyed/memory",

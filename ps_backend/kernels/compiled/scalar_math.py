@@ -19,20 +19,12 @@ from ps_backend.kernels.compiled.llvm_loops import (
     copy_past_caches,
     copy_through_caches,
     fence,
+    normal,
+    uniform,
 )
 from ps_backend.program import philox
 from ps_backend.program.summation_order import CHUNK, LANES, LEAF, WIDE
 
-_M0 = np.uint64(philox.MULTIPLIERS[0])
-_M1 = np.uint64(philox.MULTIPLIERS[1])
-_W0 = np.uint64(philox.WEYL[0])
-_W1 = np.uint64(philox.WEYL[1])
-_LOW = np.uint64(0xFFFFFFFF)
-_32 = np.uint64(32)
-_21 = np.uint64(21)
-_11 = np.uint64(11)
-_TO_UNIT = philox.TO_UNIT
-_ROUNDS = philox.ROUNDS
 _WEYL = np.uint64(philox.FEISTEL_WEYL)
 _MIX0, _MIX1 = (np.uint64(one) for one in philox.FEISTEL_MIXERS)
 _SHIFT0, _SHIFT1, _SHIFT2 = (np.uint64(one) for one in philox.FEISTEL_SHIFTS)
@@ -355,14 +347,12 @@ def _to_uint64(a):  # type: ignore[no-untyped-def]
 
 @_inline
 def _uniform(key, index):  # type: ignore[no-untyped-def]
-    k0, k1 = np.uint64(key) & _LOW, np.uint64(key) >> _32
-    c0, c1 = np.uint64(index) & _LOW, np.uint64(index) >> _32
-    c2 = c3 = np.uint64(0)
-    for _ in range(_ROUNDS):
-        p0, p1 = _M0 * c0, _M1 * c2
-        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _LOW, (p0 >> _32) ^ c3 ^ k1, p0 & _LOW
-        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
-    return np.float64((c0 << _21) ^ (c1 >> _11)) * _TO_UNIT
+    return uniform(np.int64(key), np.int64(index))
+
+
+@_inline
+def _normal(radius_key, angle_key, index):  # type: ignore[no-untyped-def]
+    return normal(np.int64(radius_key), np.int64(angle_key), np.int64(index))
 
 
 @_inline

@@ -206,7 +206,7 @@ from numba import (
 from distvec_scalar_math import (
     _apply1, _apply2, _argmax, _argmin, _count, _dot, _floor_divide, _fmax, _fmin, _greatest_number,
     _int_pow, _int_prod, _int_sum, _isinf, _largest, _least_number, _log, _max, _maximum, _min,
-    _minimum, _permuted, _prod, _put, _remainder, _rint, _settle, _sign, _smallest, _sum,
+    _minimum, _normal, _permuted, _prod, _put, _remainder, _rint, _settle, _sign, _smallest, _sum,
     _to_uint64, _uniform,
 )
 """

@@ -263,16 +263,22 @@ def test_functions_with_one_implementation_are_tiered(op: str) -> None:
     assert has_same_bits(Sweep((FLOAT, FLOAT), (), (Step(op, args, FLOAT),), (2,), ()))
 
 
-def test_random_numbers_have_the_same_bits_in_all_engines() -> None:
-    whole = ValueType("int64")
-    draw = Sweep((), (whole,), (Step("iota", (), whole), Step("uniform", (0, 1), FLOAT)), (2,), ())
+@pytest.mark.parametrize("op", ["uniform", "normal"])
+def test_random_numbers_have_the_same_bits_in_all_engines(op: str) -> None:
+    whole, keys = ValueType("int64"), [12345, 1 << 62][: ops.TABLE[op].arity - 1]
+    steps = (Step("iota", (), whole), Step(op, (*range(len(keys) + 1),), FLOAT))
+    draw = Sweep((), (whole,) * len(keys), steps, (len(keys) + 1,), ())
     assert has_same_bits(draw)
-    found = []
+    length, found = LENGTH + 5, []  # more than whole vectors of registers
     for engine in (NumpyKernel, MixedKernel, NumbaKernel):
-        out = np.empty(LENGTH)
-        engine(draw)([], [12345], [out], 0, LENGTH, BLOCK)
+        out = np.empty(length)
+        engine(draw)([], keys, [out], 0, length, BLOCK)
         found.append(out.tobytes())
     assert found[0] == found[1] == found[2]
+    drawn_from = kernels.LINEAR_FROM_LENGTH // 8
+    assert kernels.strategy_for(draw, drawn_from) == "tiered"
+    assert kernels.engine_for(draw, drawn_from - 1) == "numpy"
+    assert kernels.engine_for(draw, kernels.NUMBA_FROM_LENGTH) == "mixed"
 
 
 def test_functions_that_engines_round_differently_stay_with_one() -> None:

@@ -40,3 +40,11 @@ def test_uniform_numbers_are_in_the_unit_interval_and_depend_on_key_and_index() 
     assert (first >= 0).all() and (first < 1).all()
     assert (first != second).all() and len(np.unique(first)) == len(first)
     assert (philox.uniform(1, index[5000:]) == first[5000:]).all()
+
+
+def test_normal_numbers_are_those_of_box_and_muller() -> None:
+    index = np.arange(100_000)
+    radius = np.sqrt(-2.0 * np.log(1.0 - philox.uniform(1, index)))
+    expected = radius * np.cos(2.0 * np.pi * philox.uniform(2, index))
+    np.testing.assert_allclose(philox.normal(1, 2, index), expected, rtol=1e-14, atol=4e-15)
+    assert philox.normal(1, 2, 7) == philox.normal(1, 2, index)[7]
