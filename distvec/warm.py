@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from distvec.array.array import DistArray
-from distvec.array.collectives.core import bincount
+from distvec.array.collectives.counting import bincount
 from distvec.array.collectives.histogram import histogram
 from distvec.array.collectives.scan import accumulate, cumprod, cumsum, linear_recurrence
 from distvec.array.collectives.sort import argsort, sort

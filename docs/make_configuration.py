@@ -200,7 +200,7 @@ LIMITS = {
         "are joined in groups",
         "distvec.array.manipulation.join:MOST_TRAVELLING": "Elements of the client that a "
         "concatenation sends with the program",
-        "distvec.array.collectives.core:MOST_KEPT": "Counts of a sort that the client keeps; more "
+        "distvec.array.collectives.counting:MOST_KEPT": "Counts of `np.bincount` that the client keeps; more "
         "stay on the servers",
     },
     "Programs and requests": {

@@ -209,7 +209,7 @@ class Trace(SessionBase):
         """``NotTraceable``: there are no values."""
         refuse("this needs a value, as float(), bool(), if and .numpy() do", _READ)
 
-    def evaluate_implicitly(self, array: Any, what: str) -> Any:
+    def evaluate_implicitly(self, array: Any, what: str, *others: Any) -> Any:
         """The value of what the client knows; else ``NotTraceable``."""
         if array.node.value is not None:
             return array.node.value

@@ -61,6 +61,9 @@ class Evaluator:
         self.extremes: weakref.WeakKeyDictionary[Node, tuple[Any, Any]]
         self.extremes = weakref.WeakKeyDictionary()
         """By node of a stored array its least and greatest element, where they were asked for."""
+        self.bounds: weakref.WeakKeyDictionary[Node, tuple[int, int]]
+        self.bounds = weakref.WeakKeyDictionary()
+        """By node of integers two numbers that these are between, where they were needed."""
         self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
         self._tracing = 0
@@ -157,7 +160,7 @@ class Evaluator:
         """
         return self._plan([array.node for array in arrays]).template
 
-    def evaluate_implicitly(self, array: Holder, what: str) -> Any:
+    def evaluate_implicitly(self, array: Holder, what: str, *others: Holder) -> Any:
         """Evaluate an array because ordinary Python needs its value, and count it.
 
         Parameters
@@ -166,6 +169,8 @@ class Evaluator:
             The array.
         what : str
             The operation that needs the value, for the error.
+        *others : Handle
+            Arrays to evaluate with it.
 
         Returns
         -------
@@ -186,7 +191,7 @@ class Evaluator:
                 f"call distvec.evaluate(...) or .persist() before"
             )
         self.implicit_evaluations += 1
-        return self.compute(array)[0].value
+        return self.compute(array, *others)[0].value
 
     def transfer_implicitly(self, node: Node, what: str, count: int) -> None:
         """Count a transfer of elements that ordinary Python causes.

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.collectives import counting
 from ps_backend.kernels.kernel import Arrays, Pause, no_pause, pool, thread_count
 from ps_backend.kernels.lowering import for_numpy
 from ps_backend.kernels.numpy_instructions import (
@@ -33,15 +34,18 @@ from ps_backend.kernels.numpy_instructions import (
 )
 from ps_backend.kernels.numpy_reductions import (
     AllRows,
+    Counts,
     Fold,
     InOrder,
     InTree,
     ListedRows,
     Of,
     PerBlock,
+    WeightsOfNumbers,
     joined_tree,
     reduce_blocks,
     reduction_of,
+    total_counts,
 )
 from ps_backend.program import ops
 from ps_backend.program.partials import layout_of, of_tree, partial_types
@@ -132,7 +136,7 @@ class SweepRun:
 
     def _arrays_of(self, k: int, one: Reducing) -> list[npt.NDArray[Any]]:
         match one.layout:
-            case "tree":
+            case "tree" | "total":
                 return []
             case "slots":
                 entries = self.length
@@ -168,9 +172,15 @@ class SweepRun:
 
     def _fold(self, k: int, one: Reducing, block: int) -> Fold:
         reducer = REDUCERS[one.reduction.op]
+        first, bins = self.offset // self.block_size + block, one.reduction.bins
+        compiled = counting.is_compiled(self.length)
         match one.layout:
+            case "total":
+                return Counts(bins, compiled=compiled)
+            case "tree" if bins:
+                return WeightsOfNumbers(bins, first, self.block_size, compiled=compiled)
             case "tree":
-                return InTree(one.reduce, reducer, self.offset // self.block_size + block)
+                return InTree(one.reduce, reducer, first)
             case "slots":
                 return AllRows(self.arrays[k][0], self.offset)
             case "listed":
@@ -184,6 +194,8 @@ class SweepRun:
         found: list[npt.NDArray[Any]] = []
         for k, one in enumerate(self.reducing):
             found += self.arrays[k]
+            if one.layout == "total":
+                found.append(total_counts([walk.folds[k] for walk in walks])[None])
             if one.layout == "tree":
                 tree = joined_tree([walk.folds[k] for walk in walks])
                 found += of_tree(self.sweep, one.reduction, tree)
@@ -285,8 +297,9 @@ class BlockWorker:
                 for array, part in zip(job.arrays[k], parts, strict=True):
                     array[low // size :][: len(part)] = part
                 continue
-            for start in range(low, high, size):
-                end = min(start + size, high)
+            step = high - low if reducing.reduction.bins else size
+            for start in range(low, high, step):
+                end = min(start + step, high)
                 fold.add(job.offset + start, *[one[start - low : end - low] for one in given])
                 if end % size == 0 or end == job.length:
                     fold.end_block()
@@ -310,6 +323,8 @@ _STREAMED = 1 << 18
 """The same where nothing is kept in between."""
 _LEAST_ROWS = 512
 """Of a chunk, where matrices are multiplied: by fewer rows a matrix is read too often."""
+_COUNTED_ROWS = 1 << 15
+"""The same of chunks whose numbers are counted: each is a call for each count."""
 _TRIANGLES = 4
 """Triangles that a chunk has rows for, where it is made one: else joining them costs as much."""
 _SLICE_WORK = 1 << 24
@@ -343,9 +358,11 @@ class NumpyKernel:
         self._multiplies = any(
             one.row_op is not None and one.row_op.products for one in recipe.instructions
         ) or any(r.op in ("gram", "triangle") for r in sweep.reductions)
-        self._least_rows = _LEAST_ROWS
+        self._least_rows = _LEAST_ROWS if self._multiplies else 1
         if any(r.op == "triangle" for r in sweep.reductions):
             self._least_rows = max(_LEAST_ROWS, _TRIANGLES * max(map(prod, sweep.rows)))
+        if any(r.bins for r in sweep.reductions):
+            self._least_rows = max(self._least_rows, _COUNTED_ROWS)
         is_flat = sweep.is_flat and not sweep.row
         self._chunk = chunk or (_FLAT_CHUNK if is_flat else _CHUNK)
         self._streamed = self._chunk if fuse is not None else _STREAMED
@@ -403,8 +420,7 @@ class NumpyKernel:
     def chunk_rows(self, block_size: int, elements: int | None = None) -> int:
         """Rows of a chunk of so many ``elements``: part of a block, or some whole ones."""
         rows = max(1, (elements or self._chunk) // self._width)
-        if self._multiplies:
-            rows = max(rows, self._least_rows)
+        rows = max(rows, self._least_rows)
         if rows < block_size:
             return 1 << (rows.bit_length() - 1)
         return rows // block_size * block_size
@@ -425,6 +441,8 @@ class NumpyKernel:
             match one.layout:
                 case "tree":  # the nodes of the walks, and as arrays; a chunk's; what joins two
                     total += threads * size * (4 * blocks.bit_length() + 3)
+                case "total":  # and two that take turns
+                    total += 3 * threads * size
                 case "slots" | "listed":
                     total += size * length
                 case _:

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.collectives import counting
 from ps_backend.kernels.numpy_instructions import Listed
 from ps_backend.program import householder
 from ps_backend.program.partials import Arrays, accumulators
 from ps_backend.program.reducers import REDUCERS, Partial, Reducer
-from ps_backend.program.summation_order import OfBlock, OfRows, Tree
+from ps_backend.program.summation_order import OfBlock, OfRows, Tree, levels
 from ps_backend.program.sweep import Reduction, Sweep
 
 Array = npt.NDArray[Any]
@@ -100,6 +101,60 @@ class InTree(_Joining):
 
     def _keep(self, block: Partial) -> None:
         self.tree.append(block)
+
+
+class Counts:
+    """How often each number is there."""
+
+    def __init__(self, bins: int, *, compiled: bool) -> None:
+        self.total = np.zeros(bins, np.int64)
+        self._compiled = compiled
+
+    def add(self, first: int, *values: Any) -> None:
+        """See ``Fold``; a chunk may have several blocks."""
+        numbers = np.ascontiguousarray(values[0])
+        counting.count(numbers, self.total, compiled=self._compiled)
+
+    def end_block(self) -> None:
+        """Blocks do not matter."""
+
+
+class WeightsOfNumbers:
+    """The nodes of the tree over the blocks, with the sums of the weights of each number."""
+
+    def __init__(self, bins: int, block: int, block_size: int, *, compiled: bool) -> None:
+        """``block``: the number of the first one in the space."""
+        self.tree: Tree[Partial] = Tree(_add_to, block)
+        self._weights = counting.Weights(bins, block_size, compiled=compiled)
+        self._bins, self._size, self._next = bins, block_size, block
+        self._block: Array | None = None
+
+    def add(self, first: int, *values: Any) -> None:
+        """See ``Fold``; a chunk may have several blocks, whole ones but for the last."""
+        numbers = np.ascontiguousarray(values[0], np.int64)
+        weights = np.ascontiguousarray(values[1])
+        if len(numbers) <= self._size:
+            if self._block is None:
+                self._block = np.zeros(self._bins)
+            self._weights.add(numbers, weights, self._block)
+            return
+        low, blocks = 0, -(-len(numbers) // self._size)
+        for level in levels(self._next, self._next + blocks):
+            part = slice(low, low + (self._size << level))
+            self.tree.append((self._weights.node(numbers[part], weights[part], level),), level)
+            low = part.stop
+        self._next += blocks
+
+    def end_block(self) -> None:
+        """See ``Fold``."""
+        if self._block is not None:
+            self.tree.append((self._block,))
+            self._block, self._next = None, self._next + 1
+
+
+def _add_to(left: Partial, right: Partial) -> Partial:
+    left[0].__iadd__(right[0])
+    return left
 
 
 class AllRows:
@@ -211,9 +266,15 @@ _SHORT = 2
 """Bytes of integers of which a product has 32 bits at most."""
 
 
+def total_counts(folds: Sequence[Fold]) -> Array:
+    """What walks have counted."""
+    found: Array = np.add.reduce([fold.total for fold in folds if isinstance(fold, Counts)])
+    return found
+
+
 def joined_tree(folds: Sequence[Fold]) -> Tree[Partial]:
     """The nodes of consecutive walks."""
-    first, *others = [fold.tree for fold in folds if isinstance(fold, InTree)]
+    first, *others = [fold.tree for fold in folds if isinstance(fold, InTree | WeightsOfNumbers)]
     for tree in others:
         for level, node in tree.nodes:
             first.append(node, level)

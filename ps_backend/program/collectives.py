@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -288,12 +287,11 @@ def linear_recurrence(a: Array, b: Array, initial: Array) -> Array:
 
 # --- the rows of the table ------------------------------------------------------------------------
 
-COUNT, HISTOGRAM = "count", "histogram"
+HISTOGRAM = "histogram"
 """How many elements, or which weights of them, fall into each of a few bins: for the client.
 
-Inputs: a vector and, if it is weighted, one like it. Of ``COUNT`` elements are the numbers of bins,
-as many as the result is long; operands of ``HISTOGRAM`` are the edges of the bins, and where the
-first of bins of one width begins and the last one ends, or nothing.
+Inputs: a vector and, if it is weighted, one like it. Operands are the edges of the bins, and where
+the first of bins of one width begins and the last one ends, or nothing.
 """
 SCATTER = "scatter"
 """Values that an index array brings to their places in an array, in its order.
@@ -335,19 +333,14 @@ def _need(holds: bool, what: str) -> None:
         raise TypeError(what)
 
 
-def _check_count(kind: str, types: CollectiveTypes, params: Params) -> Made:
+def _check_histogram(types: CollectiveTypes, params: Params) -> Made:
     values, *weights = types.inputs
     _need(len(weights) < 2 and not params, "takes values and weights")
     alike = all((one.space, one.row) == (values.space, ()) for one in types.inputs)
     _need(alike, f"takes vectors over one space, not {types.inputs}")
-    if kind == COUNT:
-        _need(values.dtype.kind in "iu" and not types.operands, "counts integers")
-        bins = prod(types.made.shape)
-    else:
-        (edges,), limits = types.operands[0].row, types.operands[1:]
-        _need([one.row for one in limits] in ([(0,)], [(2,)]), "takes edges, limits")
-        bins = edges - 1
-    return {0: ClientType(_FLOAT if weights else _INT, (bins,))}
+    (edges,), limits = types.operands[0].row, types.operands[1:]
+    _need([one.row for one in limits] in ([(0,)], [(2,)]), "takes edges, limits")
+    return {0: ClientType(_FLOAT if weights else _INT, (edges - 1,))}
 
 
 def _check_scatter(types: CollectiveTypes, params: Params) -> Made:
@@ -429,8 +422,7 @@ def _need_rows(some: Iterable[ArrayType | ValueType], row: Row) -> None:
 
 
 for _row in (
-    Collective(COUNT, 2, partial(_check_count, COUNT)),
-    Collective(HISTOGRAM, 2, partial(_check_count, HISTOGRAM)),
+    Collective(HISTOGRAM, 2, _check_histogram),
     Collective(SCATTER, 2, _check_scatter),
     Collective(SEARCH, 4, _check_search),
     Collective(SORT, 2, _check_sort),

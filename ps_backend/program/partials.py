@@ -6,6 +6,7 @@ By layout of a reduction:
         one element a block
 tree    a row, or a matrix, for each node that the blocks are left with (``tree``); the rows of a
         reduction along axis 0 are of this layout too
+total   one for all blocks: a row that is the same in whatever order they are joined
 slots   the values of all slots
 listed  the values of those slots that are in a list, in the order of the list
 ======  ==========================================================================================
@@ -51,7 +52,9 @@ def partial_types(sweep: Sweep, reduction: Reduction) -> tuple[ValueType, ...]:
     if layout in ("slots", "listed"):
         return (value,)
     row, found = value.row if layout else (), accumulators(sweep, reduction)
-    if reducer.arity == 2 and layout:
+    if reduction.bins:
+        row = (reduction.bins,)
+    elif reducer.arity == 2 and layout:
         row += types[reduction.args[1]].row
     return tuple(ValueType(dtype.name, row) for dtype in found)
 
@@ -70,6 +73,8 @@ def entries(call: SweepCall, reduction: Reduction, first: int, length: int) -> i
             return length
         case "listed":
             return int(np.count_nonzero(_slots_within(_list_of(call, reduction), first, length)))
+        case "total":
+            return 1
         case "tree":
             return sum(1 for _ in levels(first // size, -(-(first + length) // size)))
     return -(-length // size)
@@ -96,6 +101,8 @@ def concatenate(call: SweepCall, runs: Sequence[Run]) -> Arrays:
         match layout_of(reduction):
             case "tree":
                 together += of_tree(call.sweep, reduction, _tree(call, reduction, runs, parts))
+            case "total":
+                together += [np.add.reduce(some) for some in zip(*parts, strict=True)]
             case "listed":
                 together.append(_merge(_list_of(call, reduction), runs, parts))
             case _:
@@ -112,6 +119,9 @@ def finished(call: SweepCall, arrays: Sequence[npt.NDArray[Any]]) -> Arrays:
     for reduction in call.sweep.reductions:
         types = partial_types(call.sweep, reduction)
         parts = arrays[len(done) : len(done) + len(types)]
+        if layout_of(reduction) == "total":
+            done += [one[0] for one in parts]
+            continue
         if layout_of(reduction) != "tree":
             done += parts
             continue

@@ -214,6 +214,10 @@ _ROWS = (
         arity=2,
         layout="tree",
     ),
+    # how often each of the numbers 0 .. bins-1 is there, and the sums of their weights; others are
+    # not counted
+    Reducer("bincount", np.add, identity=0, accumulator="int64", layout="total"),
+    Reducer("weighted_bincount", np.add, identity=0, accumulator="float64", arity=2, layout="tree"),
     # the values themselves, and those at some slots: the second value is a list of them
     Reducer("collect", np.concatenate, picks=True, layout="slots"),
     Reducer("take", np.take, picks=True, arity=2, layout="listed"),

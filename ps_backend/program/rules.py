@@ -22,7 +22,7 @@ from ps_backend.program.sweep import (
     SweepCall,
     is_well_formed,
 )
-from ps_backend.program.types import DTYPES, FLOATS, Row
+from ps_backend.program.types import DTYPES, FLOATS, Row, ValueType
 
 
 def _args_come_first(sweep: Sweep) -> bool:
@@ -187,6 +187,22 @@ def _lists_are_lists(sweep: Sweep) -> bool:
     return all(value.dtype == "int64" and len(value.row) == 1 for value in lists)
 
 
+def _bins_are_counted(sweep: Sweep) -> bool:
+    """Integers are, in some bins, and their weights are float64."""
+    counting = [r for r in sweep.reductions if r.op in _COUNTING]
+    kinds = [[sweep.types[arg] for arg in r.args] for r in counting]
+    return all(r.op in _COUNTING or not r.bins for r in sweep.reductions) and all(
+        r.bins > 0
+        and np.dtype(numbers.dtype).kind in "iu"
+        and not numbers.row
+        and all(one == _WEIGHT for one in weights)
+        for r, (numbers, *weights) in zip(counting, kinds, strict=True)
+    )
+
+
+_COUNTING = ("bincount", "weighted_bincount")
+_WEIGHT = ValueType("float64")
+
 RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     (f"dtypes are one of {', '.join(DTYPES)}", lambda s: all(t.dtype in DTYPES for t in s.types)),
     (
@@ -220,6 +236,7 @@ RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     ("what has a value in each slot has rows of one extent at most", _own_arguments_are_rows),
     ("reductions are of all elements, or of rows of shape (k,) along axis 0", _axes_exist),
     ("lists of slots are int64 scalars of shape (m,)", _lists_are_lists),
+    ("integers are counted in bins, and their weights are float64", _bins_are_counted),
 )
 
 

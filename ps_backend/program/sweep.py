@@ -164,10 +164,12 @@ class Reduction:
     args: tuple[int, ...]
     axis: int | None = None
     """Along what: None for all elements, 0 for the slots, which gives a row."""
+    bins: int = 0
+    """How many numbers are counted, of reductions that count them."""
 
     def renumbered(self, number: Mapping[int, int]) -> Reduction:
         """The same of other values."""
-        return Reduction(self.op, tuple([number[arg] for arg in self.args]), self.axis)
+        return Reduction(self.op, tuple([number[arg] for arg in self.args]), self.axis, self.bins)
 
 
 @dataclass(frozen=True)
@@ -307,7 +309,8 @@ class Sweep:
             yield f"store %{output}"
         for reduction in self.reductions:
             axis = "" if reduction.axis is None else f", axis {reduction.axis}"
-            yield f"reduce {reduction.op}({_join_values(reduction.args)}{axis})"
+            bins = f", {reduction.bins} bins" if reduction.bins else ""
+            yield f"reduce {reduction.op}({_join_values(reduction.args)}{axis}{bins})"
 
     def _printed(self, value: ValueType) -> str:
         """With the shape of its row, where not all are of one."""

@@ -107,7 +107,9 @@ def encode_sweep(sweep: Sweep) -> pb.Sweep:
         scalars=[encode_type(value) for value in sweep.scalars],
         steps=[_encode_step(step) for step in sweep.steps],
         outputs=sweep.outputs,
-        reductions=[pb.Reduction(op=r.op, args=r.args, axis=r.axis) for r in sweep.reductions],
+        reductions=[
+            pb.Reduction(op=r.op, args=r.args, axis=r.axis, bins=r.bins) for r in sweep.reductions
+        ],
     )
 
 
@@ -146,7 +148,7 @@ def decode_sweep(message: pb.Sweep) -> Sweep:
         steps=tuple(_decode_step(step) for step in message.steps),
         outputs=tuple(message.outputs),
         reductions=tuple(
-            Reduction(r.op, tuple(r.args), r.axis if r.HasField("axis") else None)
+            Reduction(r.op, tuple(r.args), r.axis if r.HasField("axis") else None, r.bins)
             for r in message.reductions
         ),
     )

@@ -373,14 +373,16 @@ class Link(_message.Message):
     def __init__(self, op: _Optional[str] = ..., vector: _Optional[int] = ..., scalar: _Optional[int] = ..., negative: bool = ...) -> None: ...
 
 class Reduction(_message.Message):
-    __slots__ = ("op", "args", "axis")
+    __slots__ = ("op", "args", "axis", "bins")
     OP_FIELD_NUMBER: _ClassVar[int]
     ARGS_FIELD_NUMBER: _ClassVar[int]
     AXIS_FIELD_NUMBER: _ClassVar[int]
+    BINS_FIELD_NUMBER: _ClassVar[int]
     op: str
     args: _containers.RepeatedScalarFieldContainer[int]
     axis: int
-    def __init__(self, op: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., axis: _Optional[int] = ...) -> None: ...
+    bins: int
+    def __init__(self, op: _Optional[str] = ..., args: _Optional[_Iterable[int]] = ..., axis: _Optional[int] = ..., bins: _Optional[int] = ...) -> None: ...
 
 class Sweep(_message.Message):
     __slots__ = ("inputs", "scalars", "steps", "outputs", "reductions")

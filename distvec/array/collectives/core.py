@@ -1,4 +1,4 @@
-"""Add collectives to the graph; scatter values by indices on the servers; count values.
+"""Add collectives to the graph; scatter values by indices on the servers.
 
 A scatter sends pairs of an index and a value to the server that holds the place: two requests per
 server, and 16 bytes for each float64 pair that changes servers.
@@ -17,8 +17,8 @@ from distvec.array.core.operators import Arithmetic
 from distvec.array.core.shapes import broadcast_to, on_servers, reshape
 from distvec.graph import build
 from distvec.graph.node import movement
-from ps_backend.program.collectives import COUNT, SCATTER, TABLE, WAYS
-from ps_backend.program.types import ArrayType, NodeType, client_type
+from ps_backend.program.collectives import SCATTER, TABLE, WAYS
+from ps_backend.program.types import ArrayType, NodeType
 
 
 def collective(
@@ -155,70 +155,6 @@ def _of_all(x: Arithmetic, values: Any, shape: tuple[int, ...]) -> Any:
     if values.shape != shape:
         values = reshape(values, shape)
     return values if values.node.on_client else express(x, build.collect, values)
-
-
-MOST_KEPT = 1 << 14
-"""So many counts are kept by the client; more stay on the servers."""
-
-
-def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
-    """Count how often each number occurs in ``x``, integers of 0 or more; or sum its weights.
-
-    The result is one longer than the greatest number. Finding it is an implicit evaluation of one
-    request, the first time that a stored ``x`` is counted. Up to 16,384 counts are stored on the
-    client: two requests per server, lazy. More counts make an array on the servers: each 1, or
-    weight, goes to the server that holds the place, in the order of ``x``, so the result is
-    bitwise equal to NumPy's; two requests, and 16 bytes for each weight that changes servers. (Few
-    counts of weights are summed block by block: bitwise identical for any number of servers, but
-    the last bits can differ from NumPy's.)
-    """
-    session = common_session(x, weights, "bincount")
-    numbers = _numbers(session, x)
-    weight = None if weights is None else _weights(session, weights, numbers)
-    least = int(minlength)
-    if least < 0:
-        raise ValueError("'minlength' must not be negative")
-    length = max(least, _length(numbers))
-    if numbers.size == 0:
-        return session.array(np.zeros(length, np.int64))  # with weights, too
-    kind = np.dtype(np.int64 if weight is None else np.float64)
-    if 0 < length <= MOST_KEPT:
-        arrays = [numbers] if weight is None else [numbers, weight]
-        return collective(COUNT, arrays, (), [client_type(kind, (length,))])[0]
-    zeros: Any = session.namespace.zeros(length, dtype=kind)
-    return scatter(zeros, "add", numbers, np.int64(1) if weight is None else weight)
-
-
-def _numbers(session: SessionBase, x: Any) -> Any:
-    given = x if isinstance(x, Arithmetic) else np.asarray(x)
-    if given.ndim != 1:
-        depth = "object of too small depth for" if given.ndim == 0 else "object too deep for"
-        raise ValueError(f"{depth} desired array")
-    is_list = not isinstance(x, np.ndarray | Arithmetic)  # an empty one is of floats
-    if given.dtype.kind not in "iub" and (given.size or not is_list):
-        raise TypeError(
-            f"Cannot cast array data from {given.dtype!r} to dtype('int64') according to the rule "
-            f"'safe'; write x.astype('int64')"
-        )
-    found = as_vector(session, given)
-    return found.astype(np.uint8) if found.dtype == np.bool_ else found
-
-
-def _weights(session: SessionBase, weights: Any, numbers: Arithmetic) -> Any:
-    found = as_vector(session, weights)
-    if np.ndim(weights) != 1 or len(found) != len(numbers):
-        raise ValueError("The weights and list don't have the same length.")
-    return found.astype(np.float64)
-
-
-def _length(numbers: Any) -> int:
-    """One more than the greatest number."""
-    if numbers.size == 0:
-        return 0
-    least, greatest = least_and_greatest(numbers, "bincount()")
-    if least < 0 or greatest > np.iinfo(np.int64).max:  # negative in NumPy's int64
-        raise ValueError("'list' argument must have no negative elements")
-    return int(greatest) + 1
 
 
 def common_session(first: Any, second: Any, name: str) -> Any:

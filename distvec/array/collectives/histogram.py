@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from distvec.array.collectives.core import (
     as_vector,
-    bincount,
     collective,
     common_session,
     least_and_greatest,
 )
+from distvec.array.collectives.counting import counts_below, weights_of
 from distvec.array.collectives.search import searchsorted
 from distvec.array.core.handle import check_session, host_array
 from distvec.array.core.operators import Arithmetic, elementwise
@@ -218,7 +218,7 @@ def histogramdd(
 ) -> tuple[Any, list[Any]]:
     """Count pairs of one or two columns in bins, as ``numpy.histogramdd``; return counts and edges.
 
-    The counts are floats, stored on the client, made by ``bincount``. If ``bins`` is a number and
+    The counts are floats, stored on the client, counted as by ``bincount``. If ``bins`` is a number and
     ``range`` is not given, the least and the greatest element of each column are found first, an
     implicit evaluation.
     """
@@ -239,7 +239,8 @@ def histogramdd(
         number = number * length + place
     total = prod(lengths)
     number = elementwise(columns[0], "where", inside, number, total)  # those outside go last
-    counts = bincount(number, weights, minlength=total + 1)[:total].astype(np.float64)
+    weight = None if weights is None else weights_of(number, weights)
+    counts = counts_below(total + 1, number, weight)[:total].astype(np.float64)
     found = reshape(counts, tuple(lengths))
     if density:
         for axis, limits in enumerate(edges):

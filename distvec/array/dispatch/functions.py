@@ -22,7 +22,7 @@ from distvec.array import (
     transposed,
 )
 from distvec.array import repr as texts
-from distvec.array.collectives import core, histogram, quantile, scan, search, sets, sort
+from distvec.array.collectives import counting, histogram, quantile, scan, search, sets, sort
 from distvec.array.core import shapes, type_queries
 from distvec.array.core.handle import Handle
 from distvec.array.core.keywords import NOT_GIVEN, by_position, check_bound, store
@@ -42,7 +42,7 @@ from distvec.graph import host_eval
 from ps_backend.program import reducers
 
 _SAME_NAME: dict[ModuleType, str] = {
-    core: "bincount",
+    counting: "bincount",
     diagonals: "diag diagflat diagonal fill_diagonal trace tril triu vander",
     differences: "convolve correlate diff ediff1d gradient trapezoid unwrap",
     einsum: "einsum einsum_path",

@@ -9,8 +9,8 @@ import numpy as np
 
 from distvec.array.collectives.core import scatter
 from distvec.array.core.operators import Arithmetic
-from distvec.array.core.shapes import reshape
-from distvec.array.indexing.getitem import take_columns
+from distvec.array.core.shapes import on_servers, reshape
+from distvec.array.indexing.getitem import gather, take_columns
 from distvec.array.manipulation.join import row_index
 from distvec.array.transposed import transpose
 from distvec.autodiff.logarithms import GROWING
@@ -113,6 +113,11 @@ def _gram(step: Step, number: int) -> Adjoint:
     return _outer(other, adjoint) if mine.ndim == 2 and other.ndim == 1 else other @ adjoint
 
 
+def _weights(step: Step, number: int) -> Adjoint:
+    """Of the weights of numbers: each has the adjoint of its sum."""
+    return gather(on_servers(step.whole()), step.arg(0))
+
+
 def _row_dot(step: Step, number: int) -> Adjoint:
     adjoint = step.adjoint
     if not step.is_number:
@@ -125,6 +130,7 @@ _PRODUCT: dict[str, Rule] = {
     "client.matmul": _matmul,
     "gram": _gram,
     "row_dot": _row_dot,
+    "weighted_bincount": _weights,
 }
 PRODUCT_RULES = MappingProxyType(_PRODUCT)
 

@@ -149,16 +149,63 @@ def count(numbers: Any, counts: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def weigh(numbers: Any, weights: Any, sums: Any) -> int:
-    """Add to ``sums`` the weights of each number, in order; how many are none of them."""
-    beyond = 0
-    for k in range(len(numbers)):
-        number = numbers[k]
-        if 0 <= number < len(sums):
-            sums[number] += weights[k]
-        else:
-            beyond += 1
-    return beyond
+def _join(into: Any, other: Any, numbers: Any) -> None:
+    """Add the sums in ``other``, which are those of ``numbers``, and leave zeros there."""
+    bins = len(into)
+    if 8 * len(numbers) < bins:  # few of them are not zero
+        for one in numbers:
+            place = np.uint64(one)
+            if place < np.uint64(bins):
+                into[place] += other[place]
+                other[place] = 0.0
+    else:
+        for number in range(bins):
+            into[number] += other[number]
+            other[number] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def weigh(numbers: Any, weights: Any, size: int, level: int, spare: Any, sums: Any) -> None:
+    """Add the weights of each number of ``2 ** level`` blocks to ``sums``.
+
+    In a block one after the other, and blocks in their tree; of one block to what is there. Two
+    blocks go on side by side, as a sum has to wait for its own last one. ``spare``: ``level + 1``
+    rows of zeros, which are there afterwards, too.
+    """
+    count, bins = len(numbers), np.uint64(len(sums))
+    if level == 0:
+        for k in range(count):
+            number = np.uint64(numbers[k])
+            if number < bins:
+                sums[number] += weights[k]
+        return
+    row = np.arange(level + 1)  # of the left child of each level; the last one is free
+    end = node = 0
+    while end < count:
+        low, middle = end, min(end + size, count)
+        end = min(middle + size, count)
+        left, right = spare[row[0]], spare[row[level]]
+        for k in range(low, low + end - middle):
+            number = np.uint64(numbers[k])
+            if number < bins:
+                left[number] += weights[k]
+            number = np.uint64(numbers[k + size])
+            if number < bins:
+                right[number] += weights[k + size]
+        for k in range(low + end - middle, middle):
+            number = np.uint64(numbers[k])
+            if number < bins:
+                left[number] += weights[k]
+        _join(left, right, numbers[middle:end])
+        node += 2
+        height = 1
+        while height < level and not node >> height & 1:
+            begin = (node - (1 << height)) * size
+            _join(spare[row[height]], spare[row[height - 1]], numbers[begin:end])
+            height += 1
+        if height < level:
+            row[height - 1], row[height] = row[height], row[height - 1]
+    _join(sums, spare[row[level - 1]], numbers)
 
 
 @njit(cache=True, nogil=True)

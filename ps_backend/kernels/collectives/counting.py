@@ -11,10 +11,12 @@ from ps_backend.kernels.kernel import has_compiler
 
 Array = npt.NDArray[Any]
 
-COMPILED_FROM = 1 << 17
+COMPILED_FROM = 1 << 16
 """Elements from which compiled loops are used."""
 _SORTED = 1 << 16
 """Elements that are sorted at a time, as the edges are looked up in them: they fit the cache."""
+_CELLS = 1 << 15
+"""Bins of all blocks that NumPy counts at once."""
 
 
 def is_compiled(count: int) -> bool:
@@ -23,37 +25,65 @@ def is_compiled(count: int) -> bool:
 
 
 def count(numbers: Array, counts: Array, *, compiled: bool) -> None:
-    """Add to ``counts`` how often ``0 .. len(counts)-1`` is among ``numbers``.
-
-    ``IndexError`` if they are not all among these.
-    """
+    """Add to ``counts`` how often ``0 .. len(counts)-1`` is among ``numbers``."""
     if compiled:
         from ps_backend.kernels.collectives import compiled as loops
 
-        beyond = loops.count(numbers, counts)
+        loops.count(numbers, counts)
     else:
-        inside = numbers[(numbers >= 0) & (numbers < len(counts))].astype(np.int64)
-        beyond = len(numbers) - len(inside)
-        counts += np.bincount(inside, minlength=len(counts))
-    if beyond:
-        raise IndexError(
-            f"{beyond} numbers are out of range: the counted ones are 0 to {len(counts) - 1}"
-        )
+        counts += np.bincount(_inside(numbers, len(counts)), minlength=len(counts) + 1)[:-1]
 
 
-def weigh(numbers: Array, weights: Array, bins: int, *, compiled: bool) -> Array:
-    """The sum of the weights, float64, of each number, added in their order."""
-    if compiled:
+def _inside(numbers: Array, bins: int) -> Array:
+    """As int64; those that are not below ``bins`` become this number."""
+    wide = numbers.astype(np.int64, copy=False)
+    if len(wide) and (wide.min() < 0 or wide.max() >= bins):
+        wide = np.where((wide >= 0) & (wide < bins), wide, bins)
+    return wide
+
+
+class Weights:
+    """Sums of weights by number: in a block one after the other, and blocks in their tree."""
+
+    def __init__(self, bins: int, block_size: int, *, compiled: bool) -> None:
+        self._bins, self._size, self._compiled = bins, block_size, compiled
+        self._spare = np.zeros((0, bins))  # all zero between two calls
+
+    def add(self, numbers: Array, weights: Array, sums: Array) -> None:
+        """Add the weights of a part of a block to ``sums``."""
+        self._weigh(numbers, weights, 0, sums)
+
+    def node(self, numbers: Array, weights: Array, level: int) -> Array:
+        """The sums of ``2 ** level`` blocks, of which the last one may be short."""
+        sums: Array = np.zeros(self._bins)
+        self._weigh(numbers, weights, level, sums)
+        return sums
+
+    def _weigh(self, numbers: Array, weights: Array, level: int, sums: Array) -> None:
+        if not self._compiled:
+            sums += self._of_blocks(_inside(numbers, self._bins), weights, level)
+            return
         from ps_backend.kernels.collectives import compiled as loops
 
-        sums: Array = np.zeros(bins)
-        beyond = loops.weigh(numbers, weights, sums)
-    else:
-        sums = np.bincount(numbers.astype(np.int64), weights, bins)
-        beyond = len(sums) - bins
-    if beyond:
-        raise IndexError(f"{beyond} numbers are out of range: the counted ones are 0 to {bins - 1}")
-    return sums
+        if level >= len(self._spare):
+            self._spare = np.zeros((level + 1, self._bins))
+        loops.weigh(numbers, weights, self._size, level, self._spare, sums)
+
+    def _of_blocks(self, numbers: Array, weights: Array, level: int) -> Array:
+        """The same by NumPy: as many blocks side by side as fit the cache."""
+        half = self._size << level - 1 if level else 0
+        if level and self._bins << level > _CELLS:
+            left = self._of_blocks(numbers[:half], weights[:half], level - 1)
+            left += self._of_blocks(numbers[half:], weights[half:], level - 1)
+            return left
+        width = self._bins + 1
+        if level:
+            block = np.arange(len(numbers)) // self._size
+            numbers = numbers + block * width
+        nodes = np.bincount(numbers, weights, width << level).reshape(1 << level, width)
+        while len(nodes) > 1:
+            nodes = nodes[::2] + nodes[1::2]
+        return nodes[0, :-1]
 
 
 def histogram(

@@ -6,15 +6,13 @@ depend on the number of servers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.collectives import counting
-from ps_backend.program.collectives import COUNT, HISTOGRAM
+from ps_backend.program.collectives import HISTOGRAM
 from ps_backend.program.summation_order import Tree, join_all, levels
 from ps_backend.server.collectives.phase import Phase, PhaseFunction, RemoteRows
 
@@ -29,24 +27,20 @@ def _leave(phase: Phase) -> None:
     values, *weights = phase.inputs
     space, (bins,) = phase.call.types.inputs[0].space, phase.call.types.made.shape
     compiled = counting.is_compiled(space.length)
-    count: Callable[..., None] = partial(counting.count, compiled=compiled)
-    weigh: Callable[..., Array] = partial(counting.weigh, bins=bins, compiled=compiled)
-    if phase.call.kind == HISTOGRAM:
-        edges, limits = phase.operands[0], tuple(phase.operands[1].astype(np.float64).tolist())
-        count = partial(counting.histogram, edges=edges, limits=limits, compiled=compiled)
-        weigh = partial(counting.weighted_histogram, edges=edges, limits=limits)
+    edges, limits = phase.operands[0], tuple(phase.operands[1].astype(np.float64).tolist())
     if not weights:
         counts = phase.workspace.new("counts", (1, bins), np.int64)
         counts[:] = 0
         for low in range(0, len(values), _CHUNK):
-            count(values[low : low + _CHUNK], counts=counts[0])
+            part = values[low : low + _CHUNK]
+            counting.histogram(part, edges, limits, counts[0], compiled=compiled)
             phase.pause()
         return
     size, (first, _) = space.block_size, phase.range_of(space)
     tree: Tree[Array] = Tree(np.add, first // size)
     for low in range(0, len(values), size):
         some = slice(low, low + size)
-        tree.append(weigh(values[some], weights=weights[0][some]))
+        tree.append(counting.weighted_histogram(values[some], weights[0][some], edges, limits))
         phase.pause()
     left = phase.workspace.new("counts", (len(tree.nodes), bins), np.float64)
     for node, (_, sums) in zip(left, tree.nodes, strict=True):
@@ -75,7 +69,6 @@ def _add_up(phase: Phase) -> None:
 
 
 PHASES: dict[str, tuple[PhaseFunction, ...]] = {
-    COUNT: (_leave, _add_up),
     HISTOGRAM: (_leave, _add_up),
 }
 """By kind, the functions of the phases."""
