@@ -218,7 +218,7 @@ def histogramdd(
 ) -> tuple[Any, list[Any]]:
     """Count pairs of one or two columns in bins, as ``numpy.histogramdd``; return counts and edges.
 
-    The counts are floats, stored on the client, counted as by ``bincount``. If ``bins`` is a number and
+    The counts are floats on the client, counted as by ``bincount``. If ``bins`` is a number and
     ``range`` is not given, the least and the greatest element of each column are found first, an
     implicit evaluation.
     """
