@@ -110,6 +110,36 @@ def test_what_differs_is_found_and_named(function: Callable[[Any], Any], text: s
         same_on_all_backends(function, X, engines=("numpy",))
 
 
+def test_the_next_check_has_the_session_unless_it_was_changed() -> None:
+    seen: list[dv.Session] = []
+    kept: list[Any] = []
+
+    def double(x: Any) -> Any:
+        if not _is_numpy(x):
+            seen.append(x.session)
+        return 2 * x
+
+    def keep(x: Any) -> Any:
+        kept.append(x[1:])
+        return double(x)
+
+    def fail(x: Any) -> Any:
+        return double(x) + (not _is_numpy(x))
+
+    def check(function: Callable[..., Any]) -> dv.Session:
+        same_on_all_backends(function, X, servers=[5], engines=["numpy"])
+        return seen[-1]
+
+    first = check(double)
+    assert check(double) is first
+    assert first.counters.messages == 0
+    assert check(keep) is first
+    assert first.client.is_closed
+    with pytest.raises(AssertionError, match="result"):
+        check(fail)
+    assert seen[-1].client.is_closed
+
+
 def test_bits_are_compared_on_demand() -> None:
     def halves(x: Any) -> Any:
         return x / 3 if _is_numpy(x) else x * (1 / 3)
