@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 
-from distvec.graph.node import GATHER, MOVEMENT, MOVES, Node, params_of, phases_of, topological
+from distvec.graph.node import GATHER, MOVEMENT, MOVES, Node, params_of, phases_of
 from distvec.planner.fuse import PhaseOf, Schedule, Traversal
 from distvec.planner.pending import product_of
 from distvec.planner.plan import PlannedPhase, PlannedProgram, PlannedSweep, PlannedView, Template
@@ -19,21 +18,25 @@ from ps_backend.program.types import FLOATS, ArrayType
 
 def combine(sweep: Sweep) -> Sweep:
     """``sweep`` with its linear combinations and inner products instead of what they replace."""
+    reductions = tuple([_dot(sweep, r) or r for r in sweep.reductions])
+    combinations = _combinations(sweep, reductions)
+    if not combinations and reductions == sweep.reductions:
+        return sweep
     first = len(sweep.inputs) + len(sweep.scalars)
-    sweep = replace(sweep, reductions=tuple(_dot(sweep, r) or r for r in sweep.reductions))
-    steps = dict(enumerate(sweep.steps, first)) | _combinations(sweep)
-    needed = sweep.results
+    steps = dict(enumerate(sweep.steps, first)) | combinations
+    needed = {*sweep.outputs}.union(*[reduction.args for reduction in reductions])
     for value in reversed(steps):
         if value in needed:
             needed.update(steps[value].args)
     kept = [value for value in steps if value in needed]
-    number = {k: k for k in range(first)} | {value: k for k, value in enumerate(kept, first)}
+    number = dict(zip(range(first), range(first), strict=True))
+    number |= zip(kept, range(first, first + len(kept)), strict=True)
     return Sweep(
         sweep.inputs,
         sweep.scalars,
-        tuple(steps[value].renumbered(number) for value in kept),
-        tuple(number[value] for value in sweep.outputs),
-        tuple(reduction.renumbered(number) for reduction in sweep.reductions),
+        tuple([steps[value].renumbered(number) for value in kept]),
+        tuple([number[value] for value in sweep.outputs]),
+        tuple([reduction.renumbered(number) for reduction in reductions]),
     )
 
 
@@ -42,10 +45,10 @@ def _dot(sweep: Sweep, reduction: Reduction) -> Reduction | None:
 
     float32 factors that were widened for the product are taken as they are: it is exact.
     """
+    if reduction.op != "sum" or reduction.axis is not None:
+        return None
     step = _step(sweep, reduction.args[0])
     if step is None or step.op not in ("multiply", "square") or step.type.dtype != "float64":
-        return None
-    if reduction.op != "sum" or reduction.axis is not None:
         return None
     factors = [_strip_widening(sweep, arg) for arg in (step.args * 2)[:2]]
     first, second = (sweep.types[factor].dtype for factor in factors)
@@ -64,26 +67,33 @@ def _step(sweep: Sweep, value: int) -> Step | Combination | None:
     return sweep.steps[number] if number >= 0 else None
 
 
-def _combinations(sweep: Sweep) -> dict[int, Combination]:
+def _combinations(sweep: Sweep, reductions: Sequence[Reduction]) -> dict[int, Combination]:
     """By value: of every maximal chain of links, if it is more than one link."""
     count, types = len(sweep.inputs), sweep.types
     scalars = range(count, count + len(sweep.scalars))
-    uses = Counter(arg for one in (*sweep.steps, *sweep.reductions) for arg in one.args)
-    uses.update(sweep.outputs)
-    leaves = {value: Link("start", value) for value in range(count)}
+    leaves: dict[int, Link] = {}
     chains: dict[int, list[Link]] = {}
+    uses: Counter[int] = Counter()
     for value, step in enumerate(sweep.steps, scalars.stop):
-        if {step.type.dtype, *(types[arg].dtype for arg in step.args)} not in _ONE_FLOAT:
+        args, dtype = step.args, step.type.dtype
+        if step.op not in _LINKED or dtype not in FLOATS:
             continue
+        if [arg for arg in args if types[arg].dtype != dtype]:
+            continue
+        if not uses:  # few sweeps come here
+            leaves = {value: Link("start", value) for value in range(count)}
+            uses.update([arg for one in (*sweep.steps, *reductions) for arg in one.args])
+            uses.update(sweep.outputs)
         leaf = _leaf(step, leaves, scalars)
         if leaf is not None:
             leaves[value] = leaf
             continue
         # Of two candidates for the running value the one that goes on from others is taken.
-        for position in sorted(range(len(step.args)), key=lambda k: step.args[k] not in chains):
+        goes_on = [position for position, arg in enumerate(args) if arg in chains]
+        for position in dict.fromkeys((*goes_on, *range(len(args)))):
             links = _links(step, position, leaves, scalars)
             if links:
-                running = step.args[position]
+                running = args[position]
                 before = [leaves.get(running, Link("start", running))]
                 if running in chains and uses[running] == 1:
                     before = chains.pop(running)
@@ -98,18 +108,18 @@ def _combinations(sweep: Sweep) -> dict[int, Combination]:
     }
 
 
-_ONE_FLOAT = [{dtype} for dtype in FLOATS]
+_LINKED = frozenset(("add", "subtract", "multiply", "divide", "negative"))
 
 
 def _leaf(step: Step | Combination, leaves: Mapping[int, Link], scalars: range) -> Link | None:
     """What ``step`` makes of a leaf, if that is one again."""
     if step.op == "negative" and step.args[0] in leaves:
         leaf = leaves[step.args[0]]
-        return replace(leaf, negative=not leaf.negative)
+        return leaf._replace(negative=not leaf.negative)
     if step.op == "multiply":
         for factor, scalar in (step.args, step.args[::-1]):
             if factor in leaves and scalar in scalars and leaves[factor].scalar is None:
-                return replace(leaves[factor], scalar=scalar)
+                return leaves[factor]._replace(scalar=scalar)
     return None
 
 
@@ -189,49 +199,73 @@ def sweep_of(traversal: Traversal, stored: Set[int], position: Mapping[int, int]
     says by what number the plan calls a node.
     """
 
-    def is_input(node: Node) -> bool:
-        is_there = node.known or node.op in _THERE or id(node) in stored
-        return is_there and not node.on_client
-
-    def view_of(node: Node) -> PlannedView | None:
-        if node.known or node.op not in MOVES or id(node) in stored:
-            return None
-        index = position[id(node.args[1])] if node.op == GATHER else None
-        return PlannedView(node.args[0].type, node.op, node.params or (0, 1), index)
-
-    roots = [*traversal.stores, *_reduced_arrays(traversal)]
-    order = list(topological(roots, lambda node: node.on_client or is_input(node)))
-    inputs = [node for node in order if is_input(node)]
-    steps = [node for node in order if not node.on_client and not is_input(node)]
+    inputs, steps = _values_of(traversal, stored)
     scalars, slot = _scalar_slots([*steps, *traversal.reductions], len(inputs))
     number = {id(node): k for k, node in enumerate(inputs)}
     number |= {id(node): k for k, node in enumerate(steps, len(inputs) + len(scalars))}
 
     def arguments(step: Node) -> tuple[int, ...]:
+        me = id(step)
         return tuple(
-            slot[id(step), k] if arg.on_client else number[id(arg)]
-            for k, arg in enumerate(step.args)
+            [slot[me, k] if arg.on_client else number[id(arg)] for k, arg in enumerate(step.args)]
         )
 
-    held = stored | {id(node) for node in traversal.stores}
+    def view_of(node: Node) -> PlannedView | None:
+        if node.op not in MOVES or node.value is not None or id(node) in stored:
+            return None
+        index = position[id(node.args[1])] if node.op == GATHER else None
+        return PlannedView(node.args[0].type, node.op, node.params or (0, 1), index)
+
+    stores, reductions = traversal.stores, traversal.reductions
+    held = stored | {id(node) for node in stores}
+    views = [view_of(node) for node in inputs]
     structure = Sweep(
-        inputs=tuple(node.type.value for node in inputs),
-        scalars=tuple(node.type.value for node in scalars),
-        steps=tuple(Step(s.op, arguments(s), s.type.value, s.params) for s in steps),
-        outputs=tuple(number[id(node)] for node in traversal.stores),
-        reductions=tuple(Reduction(r.op, arguments(r), *r.params) for r in traversal.reductions),
+        inputs=tuple([node.type.value for node in inputs]),
+        scalars=tuple([node.type.value for node in scalars]),
+        steps=tuple([Step(s.op, arguments(s), s.type.value, s.params) for s in steps]),
+        outputs=tuple([number[id(node)] for node in stores]),
+        reductions=tuple([Reduction(r.op, arguments(r), *r.params) for r in reductions]),
     )
     return PlannedSweep(
         combine(structure),
         traversal.space,
-        inputs=[position[id(node.args[0] if view_of(node) else node)] for node in inputs],
-        views=[view_of(node) for node in inputs],
+        inputs=[
+            position[id(node if view is None else node.args[0])]
+            for node, view in zip(inputs, views, strict=True)
+        ],
+        views=views,
         scalars=[position[id(node)] for node in scalars],
-        stores=[position[id(node)] for node in traversal.stores],
-        reductions=[position[id(node)] for node in traversal.reductions],
-        products=[_factors(node, position, held) for node in traversal.reductions],
-        reasons=[traversal.reasons[id(node)] for node in traversal.stores],
+        stores=[position[id(node)] for node in stores],
+        reductions=[position[id(node)] for node in reductions],
+        products=[_factors(node, position, held) for node in reductions],
+        reasons=[traversal.reasons[id(node)] for node in stores],
     )
+
+
+def _values_of(traversal: Traversal, stored: Set[int]) -> tuple[list[Node], list[Node]]:
+    """The arrays that it reads, and those that it computes, each in order of first use."""
+    inputs: list[Node] = []
+    steps: list[Node] = []
+    done: set[int] = set()
+    for root in (*traversal.stores, *_reduced_arrays(traversal)):
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            me = id(node)
+            if me in done:
+                stack.pop()
+                continue
+            if node.value is not None or node.op in _THERE or me in stored:
+                inputs.append(node)
+            else:
+                args = [arg for arg in node.args if not arg.on_client and id(arg) not in done]
+                if args:
+                    stack += args[::-1]
+                    continue
+                steps.append(node)
+            done.add(me)
+            stack.pop()
+    return inputs, steps
 
 
 def _reduced_arrays(traversal: Traversal) -> list[Node]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -350,30 +351,50 @@ class NumpyKernel:
     ) -> None:
         """``fuse`` finds expressions, which have threads of their own. ``chunk``: elements."""
         self._sweep = sweep = for_numpy(sweep)
-        self._recipe = recipe = recipe_of(sweep, fuse)
-        self._reducing = [
-            Reducing(r, layout_of(r), partial_types(sweep, r), reduction_of(sweep, r))
-            for r in sweep.reductions
-        ]
-        self._multiplies = any(
-            one.row_op is not None and one.row_op.products for one in recipe.instructions
-        ) or any(r.op in ("gram", "triangle") for r in sweep.reductions)
-        self._least_rows = _LEAST_ROWS if self._multiplies else 1
-        if any(r.op == "triangle" for r in sweep.reductions):
-            self._least_rows = max(_LEAST_ROWS, _TRIANGLES * max(map(prod, sweep.rows)))
-        if any(r.bins for r in sweep.reductions):
-            self._least_rows = max(self._least_rows, _COUNTED_ROWS)
-        is_flat = sweep.is_flat and not sweep.row
+        self._fuse = fuse
+        self._is_flat = is_flat = sweep.is_flat and not sweep.row
+        self._few = _Few(sweep) if fuse is None and is_flat else None
         self._chunk = chunk or (_FLAT_CHUNK if is_flat else _CHUNK)
         self._streamed = self._chunk if fuse is not None else _STREAMED
         self._width = max((prod(row) for row in sweep.rows), default=1)
-        self._is_flat = is_flat
-        self._work = self._width * (len(recipe.instructions) + len(sweep.results) + 1)
+        self._has_threads = fuse is not None
+
+    # Few elements need none of the following, so it is not found before it is needed.
+
+    @cached_property
+    def _recipe(self) -> Recipe:
+        return recipe_of(self._sweep, self._fuse)
+
+    @cached_property
+    def _reducing(self) -> list[Reducing]:
+        sweep = self._sweep
+        return [
+            Reducing(r, layout_of(r), partial_types(sweep, r), reduction_of(sweep, r))
+            for r in sweep.reductions
+        ]
+
+    @cached_property
+    def _multiplies(self) -> bool:
+        return any(
+            one.row_op is not None and one.row_op.products for one in self._recipe.instructions
+        ) or any(r.op in ("gram", "triangle") for r in self._sweep.reductions)
+
+    @cached_property
+    def _least_rows(self) -> int:
+        sweep, least = self._sweep, _LEAST_ROWS if self._multiplies else 1
+        if any(r.op == "triangle" for r in sweep.reductions):
+            least = max(_LEAST_ROWS, _TRIANGLES * max(map(prod, sweep.rows)))
+        return max(least, _COUNTED_ROWS) if any(r.bins for r in sweep.reductions) else least
+
+    @cached_property
+    def _work(self) -> int:
+        """Elements computed for each slot."""
+        sweep = self._sweep
+        work = self._width * (len(self._recipe.instructions) + len(sweep.results) + 1)
         if self._multiplies:  # by a large matrix, or to one
             matrices = [*sweep.scalars, *(t for one in self._reducing for t in one.types)]
-            self._work += max(prod(value.row) for value in matrices) // _PRODUCTS
-        self._has_threads = fuse is not None
-        self._few = _Few(sweep) if fuse is None and sweep.is_flat and not sweep.row else None
+            work += max(prod(value.row) for value in matrices) // _PRODUCTS
+        return work
 
     def __call__(
         self,
@@ -430,6 +451,8 @@ class NumpyKernel:
 
         And of what NumPy's functions of rows take for themselves: at most as much as one value.
         """
+        if self._few is not None and length <= self._few.most:
+            return _ITEM_BYTES * _FEW_ELEMENTS
         blocks = -(-length // block_size)
         threads = max(1, min(thread_count(), blocks))
         scratch = sum(value.row_bytes for value in self._recipe.scratch)

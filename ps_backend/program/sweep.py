@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,7 @@ COMBINE = "combine"
 """What the op table, which knows no combinations, is not asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """One operation on the running value: ``op`` is one of ``LINK_OPERANDS``.
 
     ``vector`` and ``scalar`` are values of the sweep. What starts or is added is the vector, times
@@ -79,8 +78,7 @@ LINK_OPERANDS: Mapping[str, tuple[bool, bool | None, bool]] = MappingProxyType(
 _LINK_SIGNS = {"start": "", "add": "+", "scale": "*", "divide": "/", "shift": "+"}
 
 
-@dataclass(frozen=True, slots=True)
-class Combination:
+class Combination(NamedTuple):
     """Links in order of rounding, all of the float dtype of ``type``."""
 
     links: tuple[Link, ...]
@@ -137,8 +135,7 @@ def _join_values(values: tuple[int, ...]) -> str:
     return ", ".join(f"%{value}" for value in values)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One operation: ``op`` is of the op table or of the row ops, ``args`` are earlier values."""
 
     op: str
@@ -156,8 +153,7 @@ class Step:
         return f"{self.op}({_join_values(self.args)}{params})"
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(NamedTuple):
     """A value reduced over the sweep, or a pair of them."""
 
     op: str
@@ -272,8 +268,8 @@ class Sweep:
             return self
         return replace(
             self,
-            inputs=tuple(replace(value, row=()) for value in self.inputs),
-            steps=tuple(replace(step, type=replace(step.type, row=())) for step in self.steps),
+            inputs=tuple(value.flat for value in self.inputs),
+            steps=tuple(step._replace(type=step.type.flat) for step in self.steps),
         )
 
     @cached_property

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,12 +55,16 @@ def summed(name: str) -> np.dtype[Any]:
     return dtype_of(name) if wide.kind == "f" else wide
 
 
-@dataclass(frozen=True, slots=True)
-class ValueType:
+class ValueType(NamedTuple):
     """Type of one value of a sweep, whatever the space: its dtype and the shape of one row."""
 
     dtype: str
     row: Row = ()
+
+    @property
+    def flat(self) -> ValueType:
+        """The same of a vector."""
+        return ValueType(self.dtype)
 
     @property
     def row_bytes(self) -> int:
@@ -82,6 +86,8 @@ class ArrayType:
     """Of the whole array, on all servers together: ``(space.length, *row)``."""
     width: int = field(init=False, repr=False)
     """Elements of one row: 1 of vectors."""
+    value: ValueType = field(init=False, repr=False)
+    """What a sweep over the space calls it."""
     _hash: int = field(init=False, repr=False)
     is_scalar: ClassVar[bool] = False
     on_client: ClassVar[bool] = False
@@ -97,6 +103,7 @@ class ArrayType:
             )
         object.__setattr__(self, "shape", (self.space.length, *self.row))
         object.__setattr__(self, "width", width)
+        object.__setattr__(self, "value", ValueType(self.dtype.name, self.row))
         object.__setattr__(self, "_hash", hash((self.space, self.row, self.dtype)))
 
     def __eq__(self, other: object) -> bool:
@@ -116,11 +123,6 @@ class ArrayType:
     def __str__(self) -> str:
         rows = f" rows of shape {self.row}" if self.row else ""
         return f"{self.dtype}{rows} over {self.space}"
-
-    @property
-    def value(self) -> ValueType:
-        """What a sweep over the space calls it."""
-        return ValueType(self.dtype.name, self.row)
 
     @property
     def nbytes(self) -> int:
@@ -175,10 +177,13 @@ class ClientType:
     shape: tuple[int, ...] = ()
     is_scalar: bool = field(init=False, repr=False, compare=False)
     """Whether it is of rank 0."""
+    value: ValueType = field(init=False, repr=False, compare=False)
+    """What a sweep calls it."""
     on_client: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_scalar", not self.shape)
+        object.__setattr__(self, "value", ValueType(self.dtype.name, self.shape))
 
     @property
     def space(self) -> Space:
@@ -194,11 +199,6 @@ class ClientType:
     def nbytes(self) -> int:
         """Bytes on the servers: none."""
         return 0
-
-    @property
-    def value(self) -> ValueType:
-        """What a sweep calls it."""
-        return ValueType(self.dtype.name, self.shape)
 
     def of(self, dtype: np.dtype[Any]) -> ClientType:
         """The same in ``dtype``."""

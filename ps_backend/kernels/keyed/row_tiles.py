@@ -8,7 +8,6 @@ and spread where rows ask for it. Every bit is that of NumPy's functions on whol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -69,7 +68,7 @@ class Flat:
     def _step(self, value: int, step: Any, kind: ValueType) -> Any:
         if value in self.aliases:  # nobody reads it
             return Step("copy", (self.of(value),), kind)
-        return replace(step.renumbered({arg: self.of(arg) for arg in step.args}), type=kind)
+        return step.renumbered({arg: self.of(arg) for arg in step.args})._replace(type=kind)
 
     @property
     def computed(self) -> list[int]:

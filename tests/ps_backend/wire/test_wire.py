@@ -33,7 +33,9 @@ sweeps = st.builds(
         max_size=4,
     ).map(tuple),
     st.lists(small, max_size=3).map(tuple),
-    st.lists(st.builds(Reduction, st.text(max_size=9), arguments, axes), max_size=3).map(tuple),
+    st.lists(st.builds(Reduction, st.text(max_size=9), arguments, axes, small), max_size=3).map(
+        tuple
+    ),
 )
 
 numbers = st.integers(-(2**53), 2**53)
