@@ -97,7 +97,7 @@ class SweepRun:
         ``chunks``: rows of a chunk, and of one where nothing is kept in between. A chunk is part of
         a block, or some whole ones.
         """
-        self.sweep, self.recipe, self.reducing = sweep, recipe, reducing
+        self.sweep, self.recipe = sweep, recipe
         self.inputs, self.outputs = inputs, outputs
         self.offset, self.length, self.block_size = place
         self.constants = constants_of(recipe, sweep, scalars)
@@ -111,7 +111,13 @@ class SweepRun:
         }
         self.arrays = [self._arrays_of(k, one) for k, one in enumerate(reducing)]
         """By reduction what its partial results go to, but for those in trees."""
-        self.may_skip = not sweep.outputs and len(self.listed) == len(reducing)
+        taken = {k for k in self.listed if reducing[k].reduction.args[0] < len(inputs)}
+        for k in taken:  # of an input: no chunk has to look for its part of the list
+            rows = inputs[reducing[k].reduction.args[0]]
+            self.listed.pop(k).copy(self.arrays[k][0], self.offset, rows)
+        self.walked = [(k, one) for k, one in enumerate(reducing) if k not in taken]
+        """The other reductions, and their numbers."""
+        self.may_skip = not sweep.outputs and len(self.listed) == len(self.walked)
         self.types = sweep.types
         self._shared = [
             {k for k, array in enumerate(inputs) if np.may_share_memory(array, out)}
@@ -168,8 +174,8 @@ class SweepRun:
         }
 
     def folds(self, block: int) -> list[Fold]:
-        """What a walk from ``block`` on accumulates."""
-        return [self._fold(k, one, block) for k, one in enumerate(self.reducing)]
+        """What a walk from ``block`` on accumulates, for each of ``walked``."""
+        return [self._fold(k, one, block) for k, one in self.walked]
 
     def _fold(self, k: int, one: Reducing, block: int) -> Fold:
         reducer = REDUCERS[one.reduction.op]
@@ -192,15 +198,14 @@ class SweepRun:
 
     def partials(self, walks: Sequence[BlockWorker]) -> list[npt.NDArray[Any]]:
         """What the walks have left."""
-        found: list[npt.NDArray[Any]] = []
-        for k, one in enumerate(self.reducing):
-            found += self.arrays[k]
+        found = [list(arrays) for arrays in self.arrays]
+        for place, (k, one) in enumerate(self.walked):
             if one.layout == "total":
-                found.append(total_counts([walk.folds[k] for walk in walks])[None])
+                found[k].append(total_counts([walk.folds[place] for walk in walks])[None])
             if one.layout == "tree":
-                tree = joined_tree([walk.folds[k] for walk in walks])
-                found += of_tree(self.sweep, one.reduction, tree)
-        return found
+                tree = joined_tree([walk.folds[place] for walk in walks])
+                found[k] += of_tree(self.sweep, one.reduction, tree)
+        return [part for parts in found for part in parts]
 
 
 class BlockWorker:
@@ -289,7 +294,7 @@ class BlockWorker:
     def _reduce(self, low: int, high: int) -> None:
         """Take the chunk into the accumulators: part of a block, or some whole ones."""
         job, size = self._job, self._job.block_size
-        for k, (reducing, fold) in enumerate(zip(job.reducing, self.folds, strict=True)):
+        for (k, reducing), fold in zip(job.walked, self.folds, strict=True):
             given = [self._whole(arg, high - low) for arg in reducing.values]
             if reducing.by_blocks and size <= job.chunk:
                 width = given[0].size // (high - low)

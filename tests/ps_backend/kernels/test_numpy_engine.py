@@ -46,6 +46,7 @@ def many_things(width: int) -> tuple[Rows, list[int], list[Any]]:
         ("dot", (product, moved), None),
         ("argmin", (product,), None),
         ("take", (small, 4), None),
+        ("take", (0, 4), None),
         ("collect", (total,), None),
     ]
     return rows, [product, total, small], reductions
