@@ -1,0 +1,773 @@
+"""Linear classifiers with the names and Params of ``pyspark.ml.classification``."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from pyspark.ml import classification
+from pyspark.ml.base import _FitMultipleIterator
+from pyspark.ml.classification import (
+    ProbabilisticClassificationModel,
+    ProbabilisticClassifier,
+    _LogisticRegressionParams,
+)
+from pyspark.ml.functions import array_to_vector
+from pyspark.ml.linalg import (
+    DenseMatrix,
+    DenseVector,
+    Matrix,
+    MatrixUDT,
+    SparseMatrix,
+    Vector,
+    Vectors,
+    VectorUDT,
+)
+from pyspark.ml.param import Param
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, IntegerType
+
+from distvec import DistArray
+from distvec.losses.classification import Logistic, Softmax
+from distvec.losses.loss import Arrays, Loss, Parameter, Sums
+from distvec.losses.rows import Floats, Rows
+from distvec.spark.context import PSContext
+from distvec.spark.ml.files import Saved, frame_of
+from distvec.spark.ml.params import HasFeatures, KeywordParams, Range, at_least, between, one_of
+from distvec.spark.ml.summary import (
+    BinaryClassificationSummary,
+    ClassificationSummary,
+    TrainingSummary,
+)
+from distvec.spark.objectives.model import Model
+from distvec.spark.objectives.objective import Objective
+from optim import Box, ElasticNet, Result
+
+ParamMap = dict[Param[Any], Any]
+
+_MARGIN = "distvec margin"
+"""A column that exists while a frame is transformed."""
+
+_LOCAL_PARAMETERS = 1 << 24
+"""Larger models stay on the servers."""
+
+_SIDES = {"lower": -math.inf, "upper": math.inf}
+"""The sides of bounds, and the bound that is none."""
+
+
+@dataclass(frozen=True)
+class _Binomial(Logistic):
+    """The logistic loss of the labels 0 and 1."""
+
+    labels: ClassVar[str] = "classes"
+
+    def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        return super().row(margins, 2.0 * labels - 1.0)
+
+
+@dataclass(frozen=True)
+class _ByFamily(Loss):
+    """Becomes the logistic or the softmax loss when the labels are known."""
+
+    family: str
+    labels: ClassVar[str] = "classes"
+
+    def bind(self, labels: Sequence[float]) -> Loss:
+        """``ValueError`` for more than two classes of the family "binomial"."""
+        classes = int(max(labels)) + 1
+        if self.family == "binomial" and classes > 2:
+            raise ValueError(
+                f"Binomial family only supports 1 or 2 outcome classes but found {classes}; use "
+                'family="multinomial"'
+            )
+        if self.family == "multinomial" or classes > 2:
+            return Softmax(classes=max(2, classes))
+        return _Binomial()
+
+    @property
+    def takes_intercept(self) -> bool:
+        return True
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (Parameter(),)
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        raise NotImplementedError("bind it first")
+
+
+class _LogisticParams(_LogisticRegressionParams, HasFeatures):
+    """Params of the estimator and its models."""
+
+    _ranges: ClassVar[Mapping[str, Range]] = {
+        "maxIter": at_least(0),
+        "regParam": at_least(0.0),
+        "elasticNetParam": between(0.0, 1.0),
+        "tol": at_least(0.0),
+        "threshold": between(0.0, 1.0),
+        "aggregationDepth": at_least(2),
+        "maxBlockSizeInMB": at_least(0.0),
+        "family": one_of("auto", "binomial", "multinomial"),
+        "thresholds": Range(
+            lambda t: all(x >= 0 for x in t) and sum(x == 0 for x in t) <= 1,
+            "0 or more, and at most one of them 0",
+        ),
+    }
+    _own_params: ClassVar[frozenset[str]] = frozenset({"featuresCols"})
+
+
+class LogisticRegression(
+    KeywordParams,
+    _LogisticParams,
+    Saved,
+    ProbabilisticClassifier,
+):
+    """Logistic regression for two or more classes, with the Params of MLlib's class.
+
+    Parameters
+    ----------
+    **params
+        Any Param of ``pyspark.ml.classification.LogisticRegression``, by name. ``featuresCol`` may
+        also be a list of columns of numbers, or the name of an array column.
+
+    See Also
+    --------
+    distvec.spark.Objective : Other losses, penalties and solvers.
+
+    Notes
+    -----
+    The objective is MLlib's, and so is the optimum. Parameters and gradients are on the servers of
+    the running ``PSContext``; without one, ``fit`` starts two servers. ``fit`` with several param
+    maps, and ``CrossValidator``, read the rows once if the maps change only the penalty, limits,
+    tolerances, or what predictions look like.
+
+    ``aggregationDepth`` and ``maxBlockSizeInMB`` have no effect.
+
+    Examples
+    --------
+    >>> from distvec.spark.ml.classification import LogisticRegression
+    >>> model = LogisticRegression(regParam=0.1, fitIntercept=False).fit(train)
+    >>> model.coefficients.toArray().round(2)
+    array([ 0.22, -1.07,  1.07, -0.22])
+    >>> model.transform(train).select("label", "prediction").show(2)
+    +-----+----------+
+    |label|prediction|
+    +-----+----------+
+    |  1.0|       1.0|
+    |  0.0|       0.0|
+    +-----+----------+
+    only showing top 2 rows
+    """
+
+    def setParams(self, *args: Any, **params: Any) -> Self:
+        """Set Params by keywords.
+
+        Parameters
+        ----------
+        **params
+            The Params. ``None`` leaves a Param as it is.
+
+        Returns
+        -------
+        LogisticRegression
+            This object.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such Param, or it does not take the value; if ``threshold`` and
+            ``thresholds`` disagree.
+        """
+        super().setParams(*args, **params)
+        self._checkThresholdConsistency()
+        return self
+
+    def fitMultiple(
+        self,
+        dataset: DataFrame,
+        paramMaps: Sequence[ParamMap],
+    ) -> Iterator[tuple[int, LogisticRegressionModel]]:
+        """Fit a model for each param map; rows are read once for all maps that allow it.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            The rows.
+        paramMaps : list of dict
+            Params by map.
+
+        Returns
+        -------
+        iterator of (int, LogisticRegressionModel)
+            Position and model of each map, in any order. Several threads may use it.
+        """
+        fits = _Fits(dataset, [self.copy(one) for one in paramMaps])
+        return _FitMultipleIterator(fits.fit, len(paramMaps))
+
+    def _fit(self, dataset: DataFrame) -> LogisticRegressionModel:
+        return _Fits(dataset, [self]).fit(0)
+
+
+class _Fits:
+    """Fits of several estimators to the same frame; rows are read once for those that can share.
+
+    ``fit`` may be called by several threads; the fits run one after another, as each one uses all
+    slots of the application.
+    """
+
+    def __init__(self, dataset: DataFrame, estimators: Sequence[LogisticRegression]) -> None:
+        self._dataset, self._estimators = dataset, estimators
+        self._lock = threading.Lock()
+        self._objectives: dict[Any, Objective] = {}
+        self._left = Counter(map(_data_key, estimators))
+
+    def fit(self, index: int) -> LogisticRegressionModel:
+        """Return the model of the estimator with this number."""
+        with self._lock:
+            estimator = self._estimators[index]
+            key = _data_key(estimator)
+            if key not in self._objectives:
+                self._objectives[key] = _objective(estimator, self._dataset)
+            objective = self._objectives[key]
+            try:
+                return _train(estimator, objective, self._dataset)
+            finally:
+                self._left[key] -= 1
+                if not self._left[key]:
+                    self._objectives.pop(key).close()
+
+
+def _data_key(estimator: LogisticRegression) -> tuple[Any, ...]:
+    """Equal keys: the same rows, loss and scales."""
+    names = ("labelCol", "fitIntercept", "family")
+    given = (estimator.getOrDefault(name) for name in names)
+    return (*given, str(estimator._features), _weight(estimator), _is_standardized(estimator))
+
+
+def _weight(estimator: LogisticRegression) -> str | None:
+    return estimator.getWeightCol() or None if estimator.isDefined("weightCol") else None
+
+
+def _is_standardized(estimator: LogisticRegression) -> bool:
+    """Whether the solver works on standardized features, also where the optimum is the same."""
+    return bool(estimator.getStandardization() or estimator.getRegParam() == 0.0)
+
+
+def _objective(estimator: LogisticRegression, dataset: DataFrame) -> Objective:
+    return Objective(
+        dataset,
+        loss=_ByFamily(estimator.getFamily().lower()),
+        features=estimator._features,
+        label=estimator.getLabelCol(),
+        weight=_weight(estimator),
+        intercept=estimator.getFitIntercept(),
+        standardization=_is_standardized(estimator),
+        ps=PSContext.get_or_create(dataset.sparkSession),
+    )
+
+
+def _train(
+    estimator: LogisticRegression, objective: Objective, dataset: DataFrame
+) -> LogisticRegressionModel:
+    classes = max(2, int(max(objective.data.labels)) + 1)
+    is_multinomial = isinstance(objective.loss, Softmax)
+    _check_thresholds(estimator, classes)
+    if len(objective.data.labels) == 1 and estimator.getFitIntercept():
+        x, history = _constant(objective), [0.0]
+    else:
+        result = _minimize(estimator, objective, classes)
+        x, history = result.x, [record.value for record in result.history]
+        if is_multinomial:
+            x = _centred(x, estimator)
+    fitted = Model(
+        x if x.size > _LOCAL_PARAMETERS else x.numpy(),
+        loss=objective.loss if is_multinomial else Logistic(),
+        intercept=objective.intercept,
+        features=estimator._features,
+    )
+    model = LogisticRegressionModel(fitted)
+    estimator._copyValues(model._resetUid(estimator.uid))
+    model._training = _Training(dataset, history)
+    return model
+
+
+def _check_thresholds(estimator: LogisticRegression, classes: int) -> None:
+    if estimator.isSet("thresholds") and len(estimator.getThresholds()) != classes:
+        raise ValueError(
+            "LogisticRegression.train() called with non-matching numClasses and "
+            f"thresholds.length. numClasses={classes}, but thresholds has length "
+            f"{len(estimator.getThresholds())}"
+        )
+
+
+def _minimize(estimator: LogisticRegression, objective: Objective, classes: int) -> Result:
+    strength, share = estimator.getRegParam(), estimator.getElasticNetParam()
+    penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength) if strength else None
+    tolerance = estimator.getTol()
+    bounds = _bounds(estimator, objective, classes)
+    return objective.with_penalty(penalty).minimize(
+        bounds=bounds,
+        max_iterations=estimator.getMaxIter(),
+        gradient_tolerance=max(tolerance * 1e-2, 1e-12),
+        value_tolerance=tolerance * 1e-2,
+    )
+
+
+def _bounds(estimator: LogisticRegression, objective: Objective, classes: int) -> Box | None:
+    """The bounds as a box over coefficients and intercepts; None without bounds."""
+    lower, upper = (
+        _bound(estimator, objective, classes, side, free) for side, free in _SIDES.items()
+    )
+    if lower is None and upper is None:
+        return None
+    if estimator.getElasticNetParam() != 0.0 and estimator.getRegParam() != 0.0:
+        raise ValueError(
+            "Fitting under bound constrained optimization only supports L2 regularization, but "
+            f"got elasticNetParam={estimator.getElasticNetParam()!r}; set it to 0.0"
+        )
+    if lower is not None and upper is not None and (lower > upper).any():
+        raise ValueError("lower bounds must be at most the upper bounds, element by element")
+    ps = objective.ps
+    return Box(
+        -math.inf if lower is None else ps.array(lower),
+        math.inf if upper is None else ps.array(upper),
+    )
+
+
+def _bound(
+    estimator: LogisticRegression, objective: Objective, classes: int, side: str, free: float
+) -> Floats | None:
+    """One side as an array like the parameters; None if neither of its Params is set."""
+    names = f"{side}BoundsOnCoefficients", f"{side}BoundsOnIntercepts"
+    matrix: Matrix | None
+    vector: Vector | None
+    matrix, vector = (
+        estimator.getOrDefault(one) if estimator.isSet(one) else None for one in names
+    )
+    if matrix is None and vector is None:
+        return None
+    columns = classes if isinstance(objective.loss, Softmax) else 1
+    features = objective.features
+    made = np.full((features + objective.intercept, columns), free)
+    if matrix is not None:
+        if (matrix.numRows, matrix.numCols) != (columns, features):
+            raise ValueError(
+                f"{names[0]} has the shape ({matrix.numRows}, {matrix.numCols}); must be "
+                f"({columns}, {features})"
+            )
+        made[:features] = matrix.toArray().T
+    if vector is not None:
+        if not objective.intercept:
+            raise ValueError(f"{names[1]} needs fitIntercept=True")
+        if len(vector) != columns:
+            raise ValueError(f"{names[1]} has {len(vector)} elements; must be {columns}")
+        made[features] = vector.toArray()
+    return made if isinstance(objective.loss, Softmax) else made[:, 0]
+
+
+def _constant(objective: Objective) -> DistArray:
+    """Parameters for rows that all have the same label: they predict that label."""
+    label = int(objective.data.labels[0])
+    x = np.zeros(objective.start().shape)
+    if x.ndim == 2:
+        x[-1, label] = math.inf
+    else:
+        x[-1] = math.inf if label else -math.inf
+    return objective.ps.array(x)
+
+
+def _centred(x: DistArray, estimator: LogisticRegression) -> DistArray:
+    """Of equally good parameters MLlib's: those that no penalty determines have mean 0 over the
+    classes, unless there are bounds."""
+    names = (f"{side}BoundsOn{of}" for side in _SIDES for of in ("Coefficients", "Intercepts"))
+    if any(estimator.isSet(one) for one in names):
+        return x
+    if estimator.getRegParam() == 0.0:
+        return x - x.mean(axis=1, keepdims=True)
+    if estimator.getFitIntercept():
+        x = x.copy()
+        x[-1:] = x[-1:] - x[-1:].mean(axis=1, keepdims=True)
+    return x
+
+
+@dataclass(frozen=True)
+class _Training:
+    """For the summary of a model that was just fitted."""
+
+    dataset: DataFrame
+    history: list[float]
+
+
+class LogisticRegressionModel(
+    KeywordParams,
+    _LogisticParams,
+    Saved,
+    ProbabilisticClassificationModel,
+):
+    """A fitted logistic regression; ``LogisticRegression.fit`` makes one.
+
+    Parameters
+    ----------
+    fitted : Model
+        The parameters, with the loss ``Logistic`` or ``Softmax``.
+
+    Notes
+    -----
+    Models of more than 16 million parameters stay on the parameter servers. Then read them with
+    ``fitted``: ``coefficients`` and the other attributes raise ``ValueError``.
+
+    Examples
+    --------
+    >>> from distvec.spark.ml.classification import LogisticRegression
+    >>> model = LogisticRegression(regParam=0.1).fit(train)
+    >>> model.numClasses, model.numFeatures, model.summary.accuracy
+    (2, 4, 1.0)
+    """
+
+    def __init__(self, fitted: Model) -> None:
+        super().__init__()
+        self._fitted = fitted
+        self._training: _Training | None = None
+
+    # --- attributes -------------------------------------------------------------------------------
+
+    @property
+    def fitted(self) -> Model:
+        """The model as distvec's own class, with parameters in memory or on the servers."""
+        return self._fitted
+
+    @property
+    def coefficients(self) -> Vector:
+        """The coefficients of two classes, sparse if that is smaller."""
+        self._check_binomial("coefficients", "coefficientMatrix")
+        return _compressed(Vectors.dense(self._local().coefficients))
+
+    @property
+    def intercept(self) -> float:
+        """The intercept of two classes."""
+        self._check_binomial("intercept", "interceptVector")
+        return float(self._fitted.intercept)
+
+    @property
+    def coefficientMatrix(self) -> Matrix:
+        """A row of coefficients for each class; of two classes only the positive one's."""
+        table = np.atleast_2d(np.asarray(self._local().coefficients).T)
+        return _compressed_matrix(np.ascontiguousarray(table))
+
+    @property
+    def interceptVector(self) -> Vector:
+        """The intercepts."""
+        return Vectors.dense(np.atleast_1d(self._fitted.intercept))
+
+    @property
+    def numClasses(self) -> int:
+        """The number of classes."""
+        return int(self._fitted.arrays[0].shape[1]) if self._is_multinomial else 2
+
+    @property
+    def numFeatures(self) -> int:
+        """The number of features."""
+        return self._fitted.num_features
+
+    @property
+    def _is_multinomial(self) -> bool:
+        return bool(self._fitted.arrays[0].ndim == 2)
+
+    def _check_binomial(self, name: str, other: str) -> None:
+        if self._is_multinomial:
+            raise ValueError(
+                f"Multinomial models contain a matrix of coefficients, so {name} does not exist; "
+                f"use {other} instead."
+            )
+
+    def _local(self) -> Model:
+        if self._fitted.is_local:
+            return self._fitted
+        raise ValueError(
+            f"the model of {self.numFeatures:,} features is on the servers; read a slice, "
+            "model.fitted.coefficients[:1000].numpy(), or all of it: model.fitted.numpy()"
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"LogisticRegressionModel: uid={self.uid}, numClasses={self.numClasses}, "
+            f"numFeatures={self.numFeatures}"
+        )
+
+    # --- predictions ------------------------------------------------------------------------------
+
+    def predict(self, value: Vector) -> float:
+        """Predict the class of one row.
+
+        Parameters
+        ----------
+        value : Vector
+            The features.
+
+        Returns
+        -------
+        float
+            The class.
+        """
+        raw = self.predictRaw(value).toArray()
+        if not self._is_multinomial:
+            return float(raw[1] > _raw_threshold(self.getThreshold()))
+        if not self.isSet("thresholds"):
+            return float(raw.argmax())
+        with np.errstate(divide="ignore"):
+            return float((_softmax(raw) / np.array(self.getThresholds())).argmax())
+
+    def predictRaw(self, value: Vector) -> Vector:
+        """Return the margins of one row.
+
+        Parameters
+        ----------
+        value : Vector
+            The features.
+
+        Returns
+        -------
+        Vector
+            A margin for each class.
+        """
+        margin = self._local().margins(np.asarray(value.toArray())[None])[0]
+        return Vectors.dense(margin if self._is_multinomial else [-margin, margin])
+
+    def predictProbability(self, value: Vector) -> Vector:
+        """Return the probabilities of one row.
+
+        Parameters
+        ----------
+        value : Vector
+            The features.
+
+        Returns
+        -------
+        Vector
+            A probability for each class.
+        """
+        raw = self.predictRaw(value).toArray()
+        if self._is_multinomial:
+            return Vectors.dense(_softmax(raw))
+        return Vectors.dense(Logistic().probabilities(raw[1:])[0])
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        """Margins come from one Python function; all other columns are Spark's expressions."""
+        found: DataFrame = self._fitted.margins(dataset, output=_MARGIN, features=self._features)
+        margin = F.col(_MARGIN)
+        if self._is_multinomial:
+            raw, probability, prediction = self._multinomial(margin)
+        else:
+            raw, probability, prediction = self._binomial(margin)
+        columns = {
+            self.getRawPredictionCol(): array_to_vector(raw),
+            self.getProbabilityCol(): array_to_vector(probability),
+            self.getPredictionCol(): prediction,
+        }
+        if not any(columns):
+            return dataset
+        return found.withColumns({name: one for name, one in columns.items() if name}).drop(_MARGIN)
+
+    def _binomial(self, margin: Column) -> tuple[Column, Column, Column]:
+        negative = 1.0 / (1.0 + F.exp(margin))
+        prediction = (margin > F.lit(_raw_threshold(self.getThreshold()))).cast("double")
+        return F.array(-margin, margin), F.array(negative, 1.0 - negative), prediction
+
+    def _multinomial(self, margins: Column) -> tuple[Column, Column, Column]:
+        terms = F.transform(margins, lambda m: F.exp(m - F.array_max(margins)))
+        total = F.aggregate(terms, F.lit(0.0), lambda total, term: total + term)
+        probability = F.transform(terms, lambda term: term / total)
+        scores = margins
+        if self.isSet("thresholds"):
+            factors = [math.inf if t == 0.0 else 1.0 / t for t in self.getThresholds()]
+            each = F.array(*map(F.lit, factors))
+            scores = F.zip_with(probability, each, lambda p, factor: p * factor)
+        return margins, probability, _argmax(scores)
+
+    # --- metrics ----------------------------------------------------------------------------------
+
+    @property
+    def hasSummary(self) -> bool:
+        """Whether the model has just been fitted, so that ``summary`` exists."""
+        return self._training is not None
+
+    @property
+    def summary(self) -> LogisticRegressionTrainingSummary:
+        """Metrics on the training data; they are computed when they are read."""
+        if self._training is None:
+            raise RuntimeError(
+                f"No training summary available for this {type(self).__name__}; only fit() makes "
+                "one: use evaluate(dataset)"
+            )
+        kind = LogisticRegressionTrainingSummary
+        if not self._is_multinomial:
+            kind = BinaryLogisticRegressionTrainingSummary
+        made = kind(*self._summary_arguments(self._training.dataset))
+        made._history = self._training.history
+        return made
+
+    def evaluate(self, dataset: DataFrame) -> LogisticRegressionSummary:
+        """Return metrics of the predictions on a DataFrame.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            Rows with labels.
+
+        Returns
+        -------
+        LogisticRegressionSummary
+            Of two classes, a ``BinaryLogisticRegressionSummary``.
+        """
+        if not isinstance(dataset, DataFrame):
+            raise TypeError(f"dataset must be a DataFrame but got {type(dataset)}.")
+        binary = BinaryLogisticRegressionSummary
+        kind = LogisticRegressionSummary if self._is_multinomial else binary
+        return kind(*self._summary_arguments(dataset))
+
+    def _summary_arguments(self, dataset: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+        """The predictions and their columns; those that the model leaves out get a name."""
+        needed = ("probabilityCol", "predictionCol")
+        missing = {name: f"{name}_{self.uid}" for name in needed if not self.getOrDefault(name)}
+        model = self.copy({self.getParam(name): one for name, one in missing.items()})
+        names = ("labelCol", "featuresCol", "weightCol", "rawPredictionCol", *needed)
+        known = {one: model.getOrDefault(one) for one in names if model.isDefined(one)}
+        return model.transform(dataset), known
+
+    # --- files and MLlib --------------------------------------------------------------------------
+
+    def to_mllib(self) -> classification.LogisticRegressionModel:
+        """Return the same model as MLlib's class, with the same Params.
+
+        Returns
+        -------
+        pyspark.ml.classification.LogisticRegressionModel
+            The model, with its parameters in the driver.
+        """
+        made: classification.LogisticRegressionModel = self._local().to_mllib()
+        made._resetUid(self.uid)
+        return self._copyValues(made)
+
+    @classmethod
+    def from_mllib(cls, model: classification.LogisticRegressionModel) -> Self:
+        """Make a model of one that MLlib has fitted.
+
+        Parameters
+        ----------
+        model : pyspark.ml.classification.LogisticRegressionModel
+            The model.
+
+        Returns
+        -------
+        LogisticRegressionModel
+            A model with the same parameters and Params.
+        """
+        made = cls._of(
+            model.coefficientMatrix.toArray().T,
+            model.interceptVector.toArray(),
+            is_multinomial=model.numClasses > 2 or model.coefficientMatrix.numRows > 1,
+        )
+        return model._copyValues(made._resetUid(model.uid))
+
+    @classmethod
+    def _of(cls, table: Floats, intercepts: Floats, *, is_multinomial: bool) -> Self:
+        x = np.vstack([table, intercepts])
+        if is_multinomial:
+            return cls(Model(x, loss=Softmax(classes=x.shape[1]), intercept=True))
+        return cls(Model(x[:, 0], loss=Logistic(), intercept=True))
+
+    def _data(self, session: SparkSession) -> DataFrame:
+        matrix = self.coefficientMatrix
+        return frame_of(
+            session,
+            numClasses=(IntegerType(), self.numClasses),
+            numFeatures=(IntegerType(), self.numFeatures),
+            interceptVector=(VectorUDT(), self.interceptVector),
+            coefficientMatrix=(MatrixUDT(), matrix),
+            isMultinomial=(BooleanType(), self._is_multinomial),
+        )
+
+    @classmethod
+    def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
+        row = session.read.parquet(os.path.join(path, "data")).first()
+        if row is None:
+            raise ValueError(f"{path}/data has no row")
+        return cls._of(
+            row.coefficientMatrix.toArray().T,
+            row.interceptVector.toArray(),
+            is_multinomial=row.isMultinomial,
+        )
+
+
+def _raw_threshold(threshold: float) -> float:
+    """The margin above which the probability is above ``threshold``."""
+    if threshold in (0.0, 1.0):
+        return math.inf if threshold else -math.inf
+    return math.log(threshold / (1.0 - threshold))
+
+
+def _softmax(raw: Floats) -> Floats:
+    terms = np.exp(raw - raw.max())
+    found: Floats = terms / terms.sum()
+    return found
+
+
+def _argmax(scores: Column) -> Column:
+    return (F.array_position(scores, F.array_max(scores)) - 1).cast("double")
+
+
+def _compressed(vector: DenseVector) -> Vector:
+    """Sparse if that takes less memory, as MLlib has it."""
+    values = vector.toArray()
+    places = np.flatnonzero(values)
+    if 1.5 * (places.size + 1) < values.size:
+        return Vectors.sparse(values.size, places, values[places])
+    return vector
+
+
+def _compressed_matrix(table: npt.NDArray[np.float64]) -> Matrix:
+    rows, columns = table.shape
+    nonzero = int(np.count_nonzero(table))
+    if 12 * nonzero + 4 * (rows + 1) + 16 < 8 * table.size:
+        found = sp.csr_array(table)
+        structure = found.indptr.tolist(), found.indices.tolist()
+        # 1 for True: such is the flag that the JVM's matrices come with, also when printed.
+        return SparseMatrix(rows, columns, *structure, found.data.tolist(), 1)  # type: ignore[arg-type]
+    return DenseMatrix(rows, columns, table.ravel().tolist(), True)
+
+
+class LogisticRegressionSummary(ClassificationSummary):
+    """Metrics of a logistic regression on a DataFrame; ``model.evaluate`` makes one."""
+
+    @property
+    def probabilityCol(self) -> str:
+        """The column of probabilities."""
+        return self._columns["probabilityCol"]
+
+    @property
+    def featuresCol(self) -> str:
+        """The column of features."""
+        return self._columns["featuresCol"]
+
+
+class LogisticRegressionTrainingSummary(LogisticRegressionSummary, TrainingSummary):
+    """Metrics on the training data, and the course of the training."""
+
+
+class BinaryLogisticRegressionSummary(BinaryClassificationSummary, LogisticRegressionSummary):
+    """Metrics of a logistic regression of two classes on a DataFrame."""
+
+
+class BinaryLogisticRegressionTrainingSummary(
+    BinaryLogisticRegressionSummary, LogisticRegressionTrainingSummary
+):
+    """Metrics of two classes on the training data, and the course of the training."""

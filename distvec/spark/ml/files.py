@@ -1,0 +1,250 @@
+"""Save and load estimators and models: in MLlib's layout, under our class names or MLlib's."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.ml.linalg import DenseMatrix, DenseVector, Matrices, Matrix, SparseVector, Vector
+from pyspark.ml.param import Params
+from pyspark.ml.util import DefaultParamsReader, GeneralMLWriter, MLReadable, MLReader, MLWritable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructField, StructType
+
+from ps_backend.arguments import check_choice
+
+T = TypeVar("T", bound="Saved")
+
+_OURS, _JVM = "distvec.spark.ml.", "org.apache.spark.ml."
+
+
+class Saved(MLWritable, Params, MLReadable[Any]):
+    """An estimator or model with files.
+
+    A directory has ``metadata`` (one line of JSON: class, uid and Params) and, for models,
+    ``data`` (Parquet), both as MLlib writes them.
+    """
+
+    _own_params: ClassVar[frozenset[str]] = frozenset()
+    """Params that MLlib's class of the same name lacks."""
+
+    def write(self) -> Writer:
+        """Return a writer.
+
+        Returns
+        -------
+        Writer
+            ``write().overwrite().save(path)`` replaces what is there. With ``format("mllib")``
+            pyspark and Scala load the directory as MLlib's class.
+        """
+        return Writer(self)
+
+    @classmethod
+    def read(cls) -> Reader[Self]:
+        """Return a reader.
+
+        Returns
+        -------
+        Reader
+            ``read().load(path)`` reads what this class or MLlib's class of the same name wrote.
+        """
+        return Reader(cls)
+
+    def _data(self, session: SparkSession) -> DataFrame | None:
+        """The attributes of a model as a DataFrame in MLlib's schema; None for estimators."""
+        return None
+
+    @classmethod
+    def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
+        """A new object without Params, for models with the attributes of ``data`` at ``path``."""
+        return cls()
+
+    @classmethod
+    def _jvm_name(cls) -> str:
+        """The class in MLlib."""
+        return cls._class_name().replace(_OURS, _JVM)
+
+    @classmethod
+    def _class_name(cls) -> str:
+        return f"{cls.__module__}.{cls.__name__}"
+
+
+class Writer(GeneralMLWriter):
+    """Writes an estimator or a model to a directory.
+
+    Parameters
+    ----------
+    instance : Params
+        The estimator or model.
+    """
+
+    def __init__(self, instance: Saved) -> None:
+        super().__init__()
+        self.instance = instance
+        self.source = "distvec"
+
+    def format(self, source: str) -> Writer:
+        """Choose the class name and the Params that are written.
+
+        Parameters
+        ----------
+        source : {"distvec", "mllib"}
+            With "mllib", pyspark and Scala load the directory. Params that MLlib lacks are left
+            out.
+
+        Returns
+        -------
+        Writer
+            This writer.
+        """
+        check_choice(source, ("distvec", "mllib"), "source")
+        self.source = source
+        return self
+
+    def saveImpl(self, path: str) -> None:
+        """Write the directory ``path``, which does not exist."""
+        session, instance = self.sparkSession, self.instance
+        data = instance._data(session)
+        name, skipped = instance._class_name(), frozenset[str]()
+        if self.source == "mllib":
+            name, skipped = instance._jvm_name(), instance._own_params
+        metadata = {
+            "class": name,
+            "timestamp": round(time.time() * 1000),
+            "sparkVersion": session.version,
+            "uid": instance.uid,
+            "paramMap": _encode_map(instance._paramMap, skipped),
+            "defaultParamMap": _encode_map(instance._defaultParamMap, skipped),
+        }
+        line = session.createDataFrame([(json.dumps(metadata),)], "value string")
+        line.coalesce(1).write.text(os.path.join(path, "metadata"))
+        if data is not None:
+            data.coalesce(1).write.parquet(os.path.join(path, "data"))
+
+
+class Reader(MLReader[T], Generic[T]):
+    """Reads an estimator or a model from a directory.
+
+    Parameters
+    ----------
+    kind : type
+        The class to read.
+    """
+
+    def __init__(self, kind: type[T]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def load(self, path: str) -> T:
+        """Read a directory.
+
+        Parameters
+        ----------
+        path : str
+            The directory.
+
+        Returns
+        -------
+        Params
+            An estimator or a model of the class that this reader belongs to.
+
+        Raises
+        ------
+        ValueError
+            If the directory contains another class.
+        """
+        session, kind = self.sparkSession, self.kind
+        metadata = DefaultParamsReader.loadMetadata(path, session)
+        found = metadata["class"]
+        if found not in (kind._class_name(), kind._jvm_name()):
+            raise ValueError(f"{path} contains a {found}, not a {kind._class_name()}")
+        made = kind._from_data(session, path, metadata)
+        made._resetUid(metadata["uid"])
+        for name, value in metadata["defaultParamMap"].items():
+            if made.hasParam(name):
+                made._setDefault(**{name: _decode(value)})
+        for name, value in metadata["paramMap"].items():
+            if not made.hasParam(name):
+                raise ValueError(f"{path} has the Param {name}, which {kind.__name__} lacks")
+            made._set(**{name: _decode(value)})
+        return made
+
+
+def _encode_map(params: Mapping[Any, Any], skipped: frozenset[str]) -> dict[str, Any]:
+    return {
+        param.name: _encode(value)
+        for param, value in params.items()
+        if param.name not in skipped and value is not None
+    }
+
+
+def _encode(value: Any) -> Any:
+    """A Param's value as the JVM's reader wants it."""
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        if math.isfinite(number):
+            return number
+        return "NaN" if math.isnan(number) else "Inf" if number > 0 else "-Inf"
+    if isinstance(value, Matrix):
+        dense = value.toArray().ravel(order="F")
+        return {
+            "class": "matrix",
+            "type": 1,
+            "numRows": value.numRows,
+            "numCols": value.numCols,
+            "values": _encode_elements(dense),
+            "isTransposed": False,
+        }
+    if isinstance(value, Vector):
+        return {"type": 1, "values": _encode_elements(value.toArray())}
+    if isinstance(value, np.generic):
+        return value.item()
+    return [_encode(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+_MOST = np.finfo(np.float64).max
+"""Stands for infinity in vectors and matrices: the JVM's reader takes no other name of it there."""
+
+
+def _encode_elements(values: npt.ArrayLike) -> list[float]:
+    found: list[float] = np.clip(values, -_MOST, _MOST).tolist()
+    return found
+
+
+def _decode_elements(values: list[float]) -> npt.NDArray[np.float64]:
+    found = np.array(values, np.float64)
+    return np.where(np.abs(found) == _MOST, np.copysign(np.inf, found), found)
+
+
+_NUMBERS = {"NaN": math.nan, "Inf": math.inf, "-Inf": -math.inf}
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, str):
+        return _NUMBERS.get(value, value)
+    if isinstance(value, list):
+        return [_decode(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    numbers = _decode_elements(value["values"])
+    if value.get("class") == "matrix":
+        shape = value["numRows"], value["numCols"]
+        if value["type"] == 0:
+            structure = value["colPtrs"], value["rowIndices"]
+            return Matrices.sparse(*shape, *structure, numbers)
+        return DenseMatrix(*shape, numbers, value["isTransposed"])
+    if value["type"] == 0:
+        return SparseVector(value["size"], value["indices"], numbers)
+    return DenseVector(numbers)
+
+
+def frame_of(session: SparkSession, **columns: tuple[DataType, Any]) -> DataFrame:
+    """One row with these columns: type and value by name."""
+    schema = StructType([StructField(name, kind) for name, (kind, _) in columns.items()])
+    return session.createDataFrame([tuple(value for _, value in columns.values())], schema)

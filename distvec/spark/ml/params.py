@@ -1,0 +1,164 @@
+"""Params of estimators and models: keyword arguments, setters, and checks, made from the class."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import HasFeaturesCol
+
+
+class Range(NamedTuple):
+    """The values that a Param may have."""
+
+    contains: Callable[[Any], bool]
+    description: str
+
+
+def at_least(least: float) -> Range:
+    """Return the range of finite numbers from ``least``."""
+    return Range(lambda x: least <= x < math.inf, f"finite and {least:g} or more")
+
+
+def between(least: float, most: float) -> Range:
+    """Return the closed range of numbers."""
+    return Range(lambda x: least <= x <= most, f"between {least:g} and {most:g}")
+
+
+def one_of(*names: str) -> Range:
+    """Return the range of some names, in any case."""
+    return Range(lambda x: x.lower() in names, "one of " + ", ".join(map(repr, names)))
+
+
+class KeywordParams(Params):
+    """Params that are set by keywords or setters, and checked at once.
+
+    Subclasses list the ranges of their Params in ``_ranges``. A Param without a setter gets one.
+    """
+
+    _ranges: ClassVar[Mapping[str, Range]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in dir(cls):
+            if isinstance(getattr(cls, name, None), Param):
+                setter, getter = (f"{verb}{name[0].upper()}{name[1:]}" for verb in ("set", "get"))
+                if not hasattr(cls, setter):
+                    setattr(cls, setter, _setter(setter, name))
+                if not hasattr(cls, getter):
+                    setattr(cls, getter, _getter(getter, name))
+
+    def __init__(self, *args: Any, **params: Any) -> None:
+        if args:
+            raise TypeError("Method __init__ forces keyword arguments.")
+        super().__init__()
+        self.setParams(**params)
+
+    def setParams(self, *args: Any, **params: Any) -> Self:
+        """Set Params by keywords.
+
+        Parameters
+        ----------
+        **params
+            The Params. ``None`` leaves a Param as it is.
+
+        Returns
+        -------
+        Params
+            This object.
+
+        Raises
+        ------
+        TypeError
+            If there is no Param of that name, or it takes values of another type.
+        ValueError
+            If a value is out of range.
+        """
+        if args:
+            raise TypeError("Method setParams forces keyword arguments.")
+        for name in params:
+            if not self.hasParam(name):
+                near = difflib.get_close_matches(name, [one.name for one in self.params], 1, 0.4)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{type(self).__name__} has no Param {name!r}{hint}")
+        return self._set(**{name: one for name, one in params.items() if one is not None})
+
+    def _set(self, **kwargs: Any) -> Self:
+        super()._set(**kwargs)
+        for name, value in kwargs.items():
+            self._check(name, value)
+        return self
+
+    def set(self, param: Param[Any], value: Any) -> None:
+        """Set a Param.
+
+        Parameters
+        ----------
+        param : Param
+            The Param.
+        value : Any
+            Its value.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the Param does not take this value.
+        """
+        super().set(param, value)
+        self._check(param.name, value)
+
+    def _check(self, name: str, value: Any) -> None:
+        """Raise ``ValueError`` if ``value`` is out of range; ``name`` keeps no such value."""
+        allowed = self._ranges.get(name)
+        if allowed is not None and value is not None and not allowed.contains(value):
+            self.clear(self.getParam(name))
+            raise ValueError(
+                f"parameter {name} given invalid value {value!r}; must be {allowed.description}"
+            )
+
+
+class HasFeatures(HasFeaturesCol):
+    """Features in a column of vectors or arrays, or in several columns of numbers."""
+
+    featuresCols: Param[list[str]] = Param(
+        Params._dummy(),
+        "featuresCols",
+        "columns of numbers; they replace featuresCol",
+        typeConverter=TypeConverters.toListString,
+    )
+
+    def _set(self, **kwargs: Any) -> Self:
+        given = kwargs.get("featuresCol")
+        if isinstance(given, list | tuple):
+            del kwargs["featuresCol"]
+            kwargs["featuresCols"] = list(given)
+        elif given is not None:
+            self.clear(self.featuresCols)
+        return super()._set(**kwargs)
+
+    @property
+    def _features(self) -> str | list[str]:
+        several = self.isSet(self.featuresCols)
+        found: str | list[str] = self.getOrDefault("featuresCols" if several else "featuresCol")
+        return found
+
+
+def _setter(name: str, param: str) -> Callable[..., Any]:
+    def set_param(self: KeywordParams, value: Any) -> KeywordParams:
+        return self._set(**{param: value})
+
+    set_param.__name__, set_param.__qualname__ = name, name
+    set_param.__doc__ = f"Set the Param ``{param}``."
+    return set_param
+
+
+def _getter(name: str, param: str) -> Callable[..., Any]:
+    def get_param(self: KeywordParams) -> Any:
+        return self.getOrDefault(param)
+
+    get_param.__name__, get_param.__qualname__ = name, name
+    get_param.__doc__ = f"Return the Param ``{param}``."
+    return get_param
