@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -14,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from pyspark.ml import classification
-from pyspark.ml.base import _FitMultipleIterator
 from pyspark.ml.classification import (
     ProbabilisticClassificationModel,
     ProbabilisticClassifier,
@@ -31,7 +28,6 @@ from pyspark.ml.linalg import (
     Vectors,
     VectorUDT,
 )
-from pyspark.ml.param import Param
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, IntegerType
@@ -42,17 +38,26 @@ from distvec.losses.loss import Arrays, Loss, Parameter, Sums
 from distvec.losses.rows import Floats, Rows
 from distvec.spark.context import PSContext
 from distvec.spark.ml.files import Saved, frame_of
+from distvec.spark.ml.fits import ServerEstimator
 from distvec.spark.ml.params import HasFeatures, KeywordParams, Range, at_least, between, one_of
 from distvec.spark.ml.summary import (
     BinaryClassificationSummary,
     ClassificationSummary,
+    Training,
     TrainingSummary,
 )
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 from optim import Box, ElasticNet, Result
 
-ParamMap = dict[Param[Any], Any]
+__all__ = (
+    "BinaryLogisticRegressionSummary",
+    "BinaryLogisticRegressionTrainingSummary",
+    "LogisticRegression",
+    "LogisticRegressionModel",
+    "LogisticRegressionSummary",
+    "LogisticRegressionTrainingSummary",
+)
 
 _MARGIN = "distvec margin"
 """A column that exists while a frame is transformed."""
@@ -122,15 +127,9 @@ class _LogisticParams(_LogisticRegressionParams, HasFeatures):
             "0 or more, and at most one of them 0",
         ),
     }
-    _own_params: ClassVar[frozenset[str]] = frozenset({"featuresCols"})
 
 
-class LogisticRegression(
-    KeywordParams,
-    _LogisticParams,
-    Saved,
-    ProbabilisticClassifier,
-):
+class LogisticRegression(ServerEstimator, _LogisticParams, ProbabilisticClassifier):
     """Logistic regression for two or more classes, with the Params of MLlib's class.
 
     Parameters
@@ -191,113 +190,48 @@ class LogisticRegression(
         self._checkThresholdConsistency()
         return self
 
-    def fitMultiple(
-        self,
-        dataset: DataFrame,
-        paramMaps: Sequence[ParamMap],
-    ) -> Iterator[tuple[int, LogisticRegressionModel]]:
-        """Fit a model for each param map; rows are read once for all maps that allow it.
+    def _data_key(self) -> tuple[Any, ...]:
+        names = ("labelCol", "fitIntercept", "family")
+        given = (self.getOrDefault(name) for name in names)
+        return (*given, str(self._features), self._weight, self._is_standardized)
 
-        Parameters
-        ----------
-        dataset : DataFrame
-            The rows.
-        paramMaps : list of dict
-            Params by map.
+    @property
+    def _is_standardized(self) -> bool:
+        """Whether the solver works on standardized features, also if the optimum is the same."""
+        return bool(self.getStandardization() or self.getRegParam() == 0.0)
 
-        Returns
-        -------
-        iterator of (int, LogisticRegressionModel)
-            Position and model of each map, in any order. Several threads may use it.
-        """
-        fits = _Fits(dataset, [self.copy(one) for one in paramMaps])
-        return _FitMultipleIterator(fits.fit, len(paramMaps))
+    def _objective(self, dataset: DataFrame) -> Objective:
+        return Objective(
+            dataset,
+            loss=_ByFamily(self.getFamily().lower()),
+            features=self._features,
+            label=self.getLabelCol(),
+            weight=self._weight,
+            intercept=self.getFitIntercept(),
+            standardization=self._is_standardized,
+            ps=PSContext.get_or_create(dataset.sparkSession),
+        )
 
-    def _fit(self, dataset: DataFrame) -> LogisticRegressionModel:
-        return _Fits(dataset, [self]).fit(0)
-
-
-class _Fits:
-    """Fits of several estimators to the same frame; rows are read once for those that can share.
-
-    ``fit`` may be called by several threads; the fits run one after another, as each one uses all
-    slots of the application.
-    """
-
-    def __init__(self, dataset: DataFrame, estimators: Sequence[LogisticRegression]) -> None:
-        self._dataset, self._estimators = dataset, estimators
-        self._lock = threading.Lock()
-        self._objectives: dict[Any, Objective] = {}
-        self._left = Counter(map(_data_key, estimators))
-
-    def fit(self, index: int) -> LogisticRegressionModel:
-        """Return the model of the estimator with this number."""
-        with self._lock:
-            estimator = self._estimators[index]
-            key = _data_key(estimator)
-            if key not in self._objectives:
-                self._objectives[key] = _objective(estimator, self._dataset)
-            objective = self._objectives[key]
-            try:
-                return _train(estimator, objective, self._dataset)
-            finally:
-                self._left[key] -= 1
-                if not self._left[key]:
-                    self._objectives.pop(key).close()
-
-
-def _data_key(estimator: LogisticRegression) -> tuple[Any, ...]:
-    """Equal keys: the same rows, loss and scales."""
-    names = ("labelCol", "fitIntercept", "family")
-    given = (estimator.getOrDefault(name) for name in names)
-    return (*given, str(estimator._features), _weight(estimator), _is_standardized(estimator))
-
-
-def _weight(estimator: LogisticRegression) -> str | None:
-    return estimator.getWeightCol() or None if estimator.isDefined("weightCol") else None
-
-
-def _is_standardized(estimator: LogisticRegression) -> bool:
-    """Whether the solver works on standardized features, also where the optimum is the same."""
-    return bool(estimator.getStandardization() or estimator.getRegParam() == 0.0)
-
-
-def _objective(estimator: LogisticRegression, dataset: DataFrame) -> Objective:
-    return Objective(
-        dataset,
-        loss=_ByFamily(estimator.getFamily().lower()),
-        features=estimator._features,
-        label=estimator.getLabelCol(),
-        weight=_weight(estimator),
-        intercept=estimator.getFitIntercept(),
-        standardization=_is_standardized(estimator),
-        ps=PSContext.get_or_create(dataset.sparkSession),
-    )
-
-
-def _train(
-    estimator: LogisticRegression, objective: Objective, dataset: DataFrame
-) -> LogisticRegressionModel:
-    classes = max(2, int(max(objective.data.labels)) + 1)
-    is_multinomial = isinstance(objective.loss, Softmax)
-    _check_thresholds(estimator, classes)
-    if len(objective.data.labels) == 1 and estimator.getFitIntercept():
-        x, history = _constant(objective), [0.0]
-    else:
-        result = _minimize(estimator, objective, classes)
-        x, history = result.x, [record.value for record in result.history]
-        if is_multinomial:
-            x = _centred(x, estimator)
-    fitted = Model(
-        x if x.size > _LOCAL_PARAMETERS else x.numpy(),
-        loss=objective.loss if is_multinomial else Logistic(),
-        intercept=objective.intercept,
-        features=estimator._features,
-    )
-    model = LogisticRegressionModel(fitted)
-    estimator._copyValues(model._resetUid(estimator.uid))
-    model._training = _Training(dataset, history)
-    return model
+    def _train(self, objective: Objective, dataset: DataFrame) -> LogisticRegressionModel:
+        classes = max(2, int(max(objective.data.labels)) + 1)
+        is_multinomial = isinstance(objective.loss, Softmax)
+        _check_thresholds(self, classes)
+        if len(objective.data.labels) == 1 and self.getFitIntercept():
+            x, history = _constant(objective), [0.0]
+        else:
+            result = _minimize(self, objective, classes)
+            x, history = result.x, [record.value for record in result.history]
+            if is_multinomial:
+                x = _centred(x, self)
+        fitted = Model(
+            x if x.size > _LOCAL_PARAMETERS else x.numpy(),
+            loss=objective.loss if is_multinomial else Logistic(),
+            intercept=objective.intercept,
+            features=self._features,
+        )
+        model = self._copyValues(LogisticRegressionModel(fitted)._resetUid(self.uid))
+        model._training = Training(dataset, history)
+        return model
 
 
 def _check_thresholds(estimator: LogisticRegression, classes: int) -> None:
@@ -399,14 +333,6 @@ def _centred(x: DistArray, estimator: LogisticRegression) -> DistArray:
     return x
 
 
-@dataclass(frozen=True)
-class _Training:
-    """For the summary of a model that was just fitted."""
-
-    dataset: DataFrame
-    history: list[float]
-
-
 class LogisticRegressionModel(
     KeywordParams,
     _LogisticParams,
@@ -436,7 +362,7 @@ class LogisticRegressionModel(
     def __init__(self, fitted: Model) -> None:
         super().__init__()
         self._fitted = fitted
-        self._training: _Training | None = None
+        self._training: Training | None = None
 
     # --- attributes -------------------------------------------------------------------------------
 

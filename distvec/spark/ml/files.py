@@ -31,7 +31,7 @@ class Saved(MLWritable, Params, MLReadable[Any]):
     ``data`` (Parquet), both as MLlib writes them.
     """
 
-    _own_params: ClassVar[frozenset[str]] = frozenset()
+    _own_params: ClassVar[frozenset[str]] = frozenset({"featuresCols"})
     """Params that MLlib's class of the same name lacks."""
 
     def write(self) -> Writer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -282,6 +282,13 @@ class _Curve:
         step = max(1, len(order) // _CURVE_POINTS)
         last = len(order) - 1
         self.shown = np.unique(np.append(np.arange(step - 1, len(order), step), last))
+
+
+class Training(NamedTuple):
+    """For the summary of a model that was just fitted."""
+
+    dataset: DataFrame
+    history: list[float]
 
 
 class TrainingSummary:
