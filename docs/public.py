@@ -6,7 +6,14 @@ import importlib
 import inspect
 from collections.abc import Iterator
 
-MODULES = ("distvec", "distvec.spark", "distvec.losses", "distvec.testing", "optim")
+MODULES = (
+    "distvec",
+    "distvec.spark",
+    "distvec.spark.ml.classification",
+    "distvec.losses",
+    "distvec.testing",
+    "optim",
+)
 PACKAGES = frozenset(module.partition(".")[0] for module in (*MODULES, "ps_backend"))
 
 

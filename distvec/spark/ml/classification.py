@@ -50,14 +50,7 @@ from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 from optim import Box, ElasticNet, Result
 
-__all__ = (
-    "BinaryLogisticRegressionSummary",
-    "BinaryLogisticRegressionTrainingSummary",
-    "LogisticRegression",
-    "LogisticRegressionModel",
-    "LogisticRegressionSummary",
-    "LogisticRegressionTrainingSummary",
-)
+__all__ = ("LogisticRegression", "LogisticRegressionModel")
 
 _MARGIN = "distvec margin"
 """A column that exists while a frame is transformed."""
@@ -134,6 +127,8 @@ class LogisticRegression(ServerEstimator, _LogisticParams, ProbabilisticClassifi
 
     Parameters
     ----------
+    *args
+        Not allowed: Params are set by name.
     **params
         Any Param of ``pyspark.ml.classification.LogisticRegression``, by name. ``featuresCol`` may
         also be a list of columns of numbers, or the name of an array column.
@@ -156,7 +151,7 @@ class LogisticRegression(ServerEstimator, _LogisticParams, ProbabilisticClassifi
     >>> from distvec.spark.ml.classification import LogisticRegression
     >>> model = LogisticRegression(regParam=0.1, fitIntercept=False).fit(train)
     >>> model.coefficients.toArray().round(2)
-    array([ 0.22, -1.07,  1.07, -0.22])
+    array([ 0.62, -1.05,  1.05, -0.62])
     >>> model.transform(train).select("label", "prediction").show(2)
     +-----+----------+
     |label|prediction|
@@ -172,6 +167,8 @@ class LogisticRegression(ServerEstimator, _LogisticParams, ProbabilisticClassifi
 
         Parameters
         ----------
+        *args
+            Not allowed: Params are set by name.
         **params
             The Params. ``None`` leaves a Param as it is.
 

@@ -13,13 +13,13 @@ from pyspark.ml.param import Param
 from pyspark.sql import DataFrame
 
 from distvec.spark.ml.files import Saved
-from distvec.spark.ml.params import HasFeatures, KeywordParams
+from distvec.spark.ml.params import HasFeatures, SettableParams
 from distvec.spark.objectives.objective import Objective
 
 ParamMap = dict[Param[Any], Any]
 
 
-class ServerEstimator(KeywordParams, HasFeatures, Saved):
+class ServerEstimator(SettableParams, HasFeatures, Saved):
     """An estimator that minimizes an objective over the rows, on the servers.
 
     Subclasses make the objective, and a model from it. All estimators with the same ``_data_key``

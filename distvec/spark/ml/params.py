@@ -34,22 +34,12 @@ def one_of(*names: str) -> Range:
 
 
 class KeywordParams(Params):
-    """Params that are set by keywords or setters, and checked at once.
+    """Params that are set by keywords, and checked then.
 
-    Subclasses list the ranges of their Params in ``_ranges``. A Param without a setter gets one.
+    Subclasses list the ranges of their Params in ``_ranges``.
     """
 
     _ranges: ClassVar[Mapping[str, Range]]
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for name in dir(cls):
-            if isinstance(getattr(cls, name, None), Param):
-                setter, getter = (f"{verb}{name[0].upper()}{name[1:]}" for verb in ("set", "get"))
-                if not hasattr(cls, setter):
-                    setattr(cls, setter, _setter(setter, name))
-                if not hasattr(cls, getter):
-                    setattr(cls, getter, _getter(getter, name))
 
     def __init__(self, *args: Any, **params: Any) -> None:
         if args:
@@ -62,6 +52,8 @@ class KeywordParams(Params):
 
         Parameters
         ----------
+        *args
+            Not allowed: Params are set by name.
         **params
             The Params. ``None`` leaves a Param as it is.
 
@@ -120,6 +112,17 @@ class KeywordParams(Params):
             )
 
 
+class SettableParams(KeywordParams):
+    """The same with a setter for each Param of a subclass."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in dir(cls):
+            setter = f"set{name[0].upper()}{name[1:]}"
+            if isinstance(getattr(cls, name, None), Param) and not hasattr(cls, setter):
+                setattr(cls, setter, _setter(cls, setter, name))
+
+
 class HasFeatures(HasFeaturesCol):
     """Features in a column of vectors or arrays, or in several columns of numbers."""
 
@@ -129,6 +132,22 @@ class HasFeatures(HasFeaturesCol):
         "columns of numbers; they replace featuresCol",
         typeConverter=TypeConverters.toListString,
     )
+
+    def getFeaturesCols(self) -> list[str]:
+        """Return the columns of numbers that are the features.
+
+        Returns
+        -------
+        list of str
+            The names of the columns.
+
+        Raises
+        ------
+        KeyError
+            If ``featuresCol`` names one column.
+        """
+        found: list[str] = self.getOrDefault(self.featuresCols)
+        return found
 
     def _set(self, **kwargs: Any) -> Self:
         given = kwargs.get("featuresCol")
@@ -146,19 +165,21 @@ class HasFeatures(HasFeaturesCol):
         return found
 
 
-def _setter(name: str, param: str) -> Callable[..., Any]:
+def _setter(owner: type, name: str, param: str) -> Callable[..., Any]:
     def set_param(self: KeywordParams, value: Any) -> KeywordParams:
         return self._set(**{param: value})
 
-    set_param.__name__, set_param.__qualname__ = name, name
-    set_param.__doc__ = f"Set the Param ``{param}``."
+    set_param.__name__, set_param.__qualname__ = name, f"{owner.__qualname__}.{name}"
+    set_param.__doc__ = f"""Set the Param ``{param}``.
+
+    Parameters
+    ----------
+    value : Any
+        Its value.
+
+    Returns
+    -------
+    Params
+        This object.
+    """
     return set_param
-
-
-def _getter(name: str, param: str) -> Callable[..., Any]:
-    def get_param(self: KeywordParams) -> Any:
-        return self.getOrDefault(param)
-
-    get_param.__name__, get_param.__qualname__ = name, name
-    get_param.__doc__ = f"Return the Param ``{param}``."
-    return get_param
