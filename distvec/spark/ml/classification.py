@@ -142,7 +142,7 @@ class LogisticRegression(ServerEstimator, _LogisticParams, ProbabilisticClassifi
     The objective is MLlib's, and so is the optimum. Parameters and gradients are on the servers of
     the running ``PSContext``; without one, ``fit`` starts two servers. ``fit`` with several param
     maps, and ``CrossValidator``, read the rows once if the maps change only the penalty, limits,
-    tolerances, or what predictions look like.
+    tolerances, thresholds or output columns.
 
     ``aggregationDepth`` and ``maxBlockSizeInMB`` have no effect.
 

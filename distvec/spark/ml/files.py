@@ -40,7 +40,7 @@ class Saved(MLWritable, Params, MLReadable[Any]):
         Returns
         -------
         Writer
-            ``write().overwrite().save(path)`` replaces what is there. With ``format("mllib")``
+            ``write().overwrite().save(path)`` replaces an existing directory. With ``format("mllib")``
             pyspark and Scala load the directory as MLlib's class.
         """
         return Writer(self)
@@ -52,7 +52,7 @@ class Saved(MLWritable, Params, MLReadable[Any]):
         Returns
         -------
         Reader
-            ``read().load(path)`` reads what this class or MLlib's class of the same name wrote.
+            ``read().load(path)`` reads files of this class, and of MLlib's class of this name.
         """
         return Reader(cls)
 
