@@ -40,8 +40,8 @@ class Saved(MLWritable, Params, MLReadable[Any]):
         Returns
         -------
         Writer
-            ``write().overwrite().save(path)`` replaces an existing directory. With ``format("mllib")``
-            pyspark and Scala load the directory as MLlib's class.
+            ``write().overwrite().save(path)`` replaces an existing directory. With
+            ``format("mllib")`` pyspark and Scala load the directory as MLlib's class.
         """
         return Writer(self)
 
