@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
-from distvec.array.core.handle import check_session, stored_table
+import numpy as np
+
+from distvec.array.core.handle import check_session, host_array, stored_table
 from distvec.array.core.operators import Arithmetic
 from distvec.array.products import vdot
 from distvec.array.transposed import transpose
@@ -53,8 +55,8 @@ def value_and_grad(
         A function of arrays, written with NumPy's operations. It returns a scalar array, for
         example from ``sum`` or ``@``.
     argnums : int or sequence of int, default 0
-        Positions of the arguments to differentiate with respect to. Each is a float array on the
-        servers, or a tuple, list or dict of such arrays.
+        Positions of the arguments to differentiate with respect to. Each is an array of floats, or
+        a tuple, list or dict of such arrays. Small ones may be NumPy arrays.
     has_aux : bool, default False
         Whether ``f`` returns a pair ``(value, more)``; only ``value`` is differentiated.
 
@@ -79,7 +81,9 @@ def value_and_grad(
 
     Notes
     -----
-    Tracing sends no request. An evaluation of value and gradient is one plan.
+    Tracing sends no request. An evaluation of value and gradient is one plan. A NumPy array is sent
+    with the program, and its gradient is stored on the client. If no other argument is an array on
+    the servers, ``f`` is called twice: the first call finds the session.
 
     Examples
     --------
@@ -181,6 +185,7 @@ def _differentiate(
                 f"argnums: there is no positional argument {number}; got {len(args)} positional "
                 "arguments"
             )
+    args = _with_client_arrays(f, numbers, args, kwargs)
     wanted = tuple(args[number] for number in numbers)
     arrays = [_as_split_by_rows(one) for one in leaves(wanted)]
     if not arrays:
@@ -209,6 +214,32 @@ def _differentiate(
     (value, *found), more = made
     slopes = iter(found)
     return value, more, map_leaves(lambda one: _split_like(next(slopes), one), wanted)
+
+
+def _with_client_arrays(
+    f: Function, numbers: tuple[int, ...], args: tuple[Any, ...], kwargs: Any
+) -> tuple[Any, ...]:
+    """Return ``args`` with NumPy's arrays of floats, at ``numbers``, as small ones of the session.
+
+    It is the session of other arguments; else ``f`` is called to see whose arrays it uses.
+    """
+    if not any(isinstance(one, np.ndarray) for k in numbers for one in leaves(args[k])):
+        return args
+    like = _first_of_ours([*args, *kwargs.values()]) or _first_of_ours(f(*args, **kwargs))
+    if like is None:
+        return args
+
+    def convert(one: Any) -> Any:
+        return host_array(like, one) if isinstance(one, np.ndarray | np.floating | float) else one
+
+    found = list(args)
+    for number in numbers:
+        found[number] = map_leaves(convert, args[number])
+    return tuple(found)
+
+
+def _first_of_ours(tree: Any) -> Any:
+    return next((one for one in leaves(tree) if isinstance(one, Arithmetic)), None)
 
 
 def _as_split_by_rows(array: Any) -> Any:

@@ -172,7 +172,7 @@ def collect(graph: Graph, node: Node) -> Node:
             f"an operand of shape {shape} is too large to go through the client to every server, "
             f"at most {MOST_ELEMENTS} elements"
         )
-    return graph.make("collect", (node,), client_type(node.dtype, shape))
+    return graph.collect(node)
 
 
 def put_on_servers(graph: Graph, node: Node, space: Space) -> Node:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,6 +128,16 @@ _FEW = 1024
 """So many may be noted of which nobody knows how many are gone."""
 
 
+COLLECT = "collect"
+"""The op of a client's copy of an array on the servers."""
+MOST_COPIED = 1 << 12
+"""Elements of an array of the servers of which the client keeps a copy that it has."""
+_MOST_COMPUTED = 16
+"""So deep is looked for copies of what an array is made of."""
+_SAME_BITS = frozenset(("add", "subtract", "multiply", "divide", "negative", "square", "sqrt"))
+"""Ops of floats that NumPy rounds as all engines do."""
+
+
 class Graph:
     """The interned nodes of one session."""
 
@@ -138,6 +149,8 @@ class Graph:
         self._serials = itertools.count(1)
         self.still: weakref.WeakSet[Node] = weakref.WeakSet()
         """What derivatives take as constant: the result does not change with it."""
+        self.collected: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
+        """By node of a small array on the servers the client's copy of it, where there is one."""
         self.weak: set[Node] = set()
         """What stands for Python numbers, and takes the dtype of what it meets, as these do."""
 
@@ -183,6 +196,40 @@ class Graph:
         product = self.make("multiply", factors, a.type)
         return self.make("sum", (product,), client_type(a.dtype))
 
+    def collect(self, node: Node) -> Node:
+        """A small array on the servers as one of the client: it comes with the next answer.
+
+        The client computes it by itself if it has copies of what the array is made of, and the
+        operations have the same bits there.
+        """
+        return self._copy_of(node, _MOST_COMPUTED) or self.make(
+            COLLECT, (node,), client_type(node.dtype, node.type.shape)
+        )
+
+    def _copy_of(self, node: Node, depth: int) -> Node | None:
+        found = self.collected.get(node)
+        if found is not None or node.known or not depth:
+            return found
+        shape, op = node.type.shape, node.op
+        if op == "slots":
+            return node.args[0]
+        if prod(shape) > MOST_COPIED or any(arg.type.shape not in ((), shape) for arg in node.args):
+            return None
+        type, args = client_type(node.dtype, shape), node.args
+        if op == "fill":
+            found = self.make("client.broadcast", args, type, shape)
+        elif op in _SAME_BITS:
+            copies: list[Node] = []
+            for arg in args:
+                copy = arg if arg.on_client else self._copy_of(arg, depth - 1)
+                if copy is None:
+                    return None
+                copies.append(copy)
+            found = self.make(op, tuple(copies), type)
+        if found is not None:
+            self.collected[node] = found
+        return found
+
     def number(self, value: Any) -> Node:
         """A float64 constant that is not looked up among the others: quicker for one use."""
         node = Node("const", (), _FLOAT)
@@ -227,6 +274,8 @@ class Graph:
         node.origin = origin
         if node.op == "const":
             return
+        if node.op == COLLECT and prod(node.type.shape) <= MOST_COPIED:
+            self.collected[node.args[0]] = node
         # The key holds ids of arguments, which may be reused from here on.
         self._nodes.pop(node.key, None)
         node.args = ()
@@ -242,6 +291,8 @@ class Graph:
         """Make ``node`` what it was."""
         node.op, node.args, node.direct, node.depth, node.value = before
         node.origin = None
+        if node.op == COLLECT:
+            self.collected.pop(node.args[0], None)
         if node.value is None:  # its key holds ids of arguments, which the snapshot kept alive
             self._nodes.setdefault(node.key, weakref.ref(node))
 
@@ -312,7 +363,9 @@ def substitute(graph: Graph, roots: Sequence[Node], instead: Mapping[Node, Node]
     for node in depending(roots, list(instead)):
         if id(node) not in new:
             args = tuple([new.get(id(arg), arg) for arg in node.args])
-            made = new[id(node)] = graph.make(node.op, args, node.type, node.params)
+            made = graph.collect(*args) if node.op == COLLECT else None
+            made = made or graph.make(node.op, args, node.type, node.params)
+            new[id(node)] = made
             if node in graph.still:
                 graph.still.add(made)
     return [new.get(id(root), root) for root in roots]

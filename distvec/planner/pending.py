@@ -207,6 +207,8 @@ def _follow(nodes: Sequence[Node], reads: dict[int, int]) -> None:
     for node in nodes:
         if node.op == MOVEMENT:
             reads.setdefault(id(node), _READS_MORE)
+        elif node.op == "slots" and node.args[0].value is None:  # these have to travel first
+            reads[id(node)] = _READS_MORE
         elif node.value is None:
             reads[id(node)] = max([reads[id(arg)] for arg in node.args], default=_NOTHING)
         elif id(node) not in reads:

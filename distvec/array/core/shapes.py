@@ -12,7 +12,7 @@ from distvec.array.core.handle import Handle, check_order, check_session, expres
 from distvec.diagnostics.profile import measured
 from distvec.graph import build
 from distvec.graph.build import check_dtype
-from distvec.graph.node import Graph, Node
+from distvec.graph.node import MOST_COPIED, Graph, Node
 from distvec.runtime.evaluator import Evaluator
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import ArrayType, array_type
@@ -64,7 +64,10 @@ def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
     buffer = session.new_buffer(type_of(shape, host.dtype))
     with measured(session.counters):
         session.client.write(buffer.id, buffer.type.space, np.ascontiguousarray(host))
-    return session.graph.leaf(buffer)
+    leaf = session.graph.leaf(buffer)
+    if host.size <= MOST_COPIED:
+        session.graph.collected[leaf] = session.graph.client_value(host, host.dtype)
+    return leaf
 
 
 def on_servers(x: H) -> H:

@@ -140,6 +140,10 @@ _FREE_KEYWORDS = {"casting": "same_kind", "order": "K", "subok": True}
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the result of ``__array_ufunc__``; ``TypeError`` if no op is the ufunc."""
+    if _changes_client_array(method, inputs, kwargs):
+        return getattr(function, method)(
+            *map(_value_of, inputs), **{key: _value_of(one) for key, one in kwargs.items()}
+        )
     if method == "reduce" and function in reducers.NAMES:
         return _reduce(function, inputs, kwargs)
     if method == "reduce" and scan.is_associative(function):
@@ -177,6 +181,22 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     if function in _PRODUCTS and function is not np.vecdot:
         return store(out, result, function.__name__, "same_kind")
     return store(out, result, function.__name__)
+
+
+def _changes_client_array(method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether results go into an array of NumPy's, and no operand is on the servers."""
+    out = inputs[:1] if method == "at" else kwargs.get("out", ())
+    others = (*inputs, kwargs.get("where", True))
+    return (
+        bool(out)
+        and all(isinstance(one, np.ndarray) for one in out)
+        and all(one.node.on_client for one in others if isinstance(one, Arithmetic))
+    )
+
+
+def _value_of(operand: Any) -> Any:
+    """The value of an array that the client keeps: an implicit evaluation if it is pending."""
+    return np.asarray(operand) if isinstance(operand, Arithmetic) else operand
 
 
 _SIGNS = {

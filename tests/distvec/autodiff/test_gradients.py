@@ -145,3 +145,52 @@ def test_limits_reach_what_is_broadcast_and_stop_at_what_is_differentiated_by(
     grown = np.exp(ps.array(np.array([1.0, 2.0])))
     by_grown = dv.grad(lambda y: np.sum(np.log1p(y)))(grown)
     np.testing.assert_allclose(by_grown.numpy(), 1 / (1 + grown.numpy()), rtol=1e-15)
+
+
+@pytest.mark.parametrize("place", ["servers", "NumPy", "NumPy, in place", "two"])
+def test_an_iteration_over_a_table_is_one_message(ps: dv.Session, place: str) -> None:
+    """Logistic regression as everybody types it; also the bits do not depend on the place."""
+    rng = np.random.default_rng(0)
+    table, labels = rng.standard_normal((5000, 6)), rng.random(5000) < 0.5
+    X, y = ps.array(table), ps.array(labels * 1.0)
+
+    def loss(w: Any) -> Any:
+        w, b = w if place == "two" else (w, 0.0)
+        z = X @ w + b
+        return np.mean(np.logaddexp(0, z) - y * z)
+
+    w: Any = ps.zeros(6) if place == "servers" else np.zeros(6)
+    w = (w, 0.0) if place == "two" else w
+    for _ in range(3):
+        ps.counters.reset()
+        value, g = dv.value_and_grad(loss)(w)
+        if place == "NumPy, in place":
+            w -= 0.1 * g
+        elif place == "two":
+            w = (w[0] - 0.1 * g[0], w[1] - 0.0 * g[1])
+        else:
+            w = w - 0.1 * g
+        float(value)
+        assert ps.counters.messages == 1
+    expected = np.zeros(6)
+    for _ in range(3):
+        expected = expected - 0.1 * (
+            table.T @ (1 / (1 + np.exp(-(table @ expected))) - labels) / 5000
+        )
+    np.testing.assert_allclose(np.asarray(w[0] if place == "two" else w), expected, rtol=1e-10)
+
+
+def test_a_client_computes_its_copies_with_the_bits_of_servers(ps: dv.Session) -> None:
+    x = ps.array(np.linspace(0.1, 3, 50))
+    table = ps.array(np.ones((4000, 50)))
+    float((table @ x).sum())  # the client has a copy of x from here on
+    steps = np.asarray(np.bincount(ps.array(np.arange(4000) % 50), weights=ps.full(4000, 0.3)))
+    y = x
+    for _ in range(3):
+        y = np.sqrt(y * y + steps / 7) - 0.3 * (y / (-x))
+    ps.counters.reset()
+    total = (table @ y).sum()
+    copy = total.node.args[0].args[1]
+    float(total)
+    assert ps.counters.messages == 1
+    assert copy.value.tobytes() == y.numpy().tobytes()
