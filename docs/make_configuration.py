@@ -200,6 +200,8 @@ LIMITS = {
         "are joined in groups",
         "distvec.array.manipulation.join:MOST_TRAVELLING": "Elements of the client that a "
         "concatenation sends with the program",
+        "distvec.graph.node:MOST_COPIED": "Elements of an array on the servers of which the client "
+        "keeps a copy that it sent or read",
         "distvec.array.collectives.counting:MOST_KEPT": "Counts of `np.bincount` that the client keeps; more "
         "stay on the servers",
     },

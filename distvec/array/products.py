@@ -16,7 +16,15 @@ import numpy.typing as npt
 
 from distvec.array.core.handle import Handle, check_session, express, host_array, make
 from distvec.array.core.keywords import store
-from distvec.array.core.operators import A, Arithmetic, Deferred, as_array, as_operand, elementwise
+from distvec.array.core.operators import (
+    A,
+    Arithmetic,
+    Deferred,
+    as_array,
+    as_operand,
+    elementwise,
+    upload_beside,
+)
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.indexing.pull_push import as_indices
 from distvec.array.reductions import axis_of, count_nonzero, keep_axes, max, min, reduce_along
@@ -147,6 +155,8 @@ def matmul_in_place(x: Any, y: Any) -> Any:
 
 
 def _matmul(x: Any, y: Any) -> Any:
+    if isinstance(x, np.ndarray) and x.ndim == 2 and isinstance(y, Arithmetic) and y.ndim == 1:
+        x, y = y, x.T  # a column of it for each element
     x, y = both(x, y, "matmul")
     if x.ndim == 0 or y.ndim == 0:
         raise ValueError("@ needs vectors or tables; multiply by a scalar with *")
@@ -191,7 +201,7 @@ def as_factor(like: Arithmetic, operand: Any, name: str) -> Any:
             f"@ needs two arrays on the servers, got {type(operand).__name__}; "
             f"put it there with session.array(...)"
         )
-    return as_operand(like, operand, name)
+    return as_operand(like, upload_beside(like, name, operand, rows=name == "matmul"), name)
 
 
 def _product(x: A, y: A, name: str) -> A:

@@ -283,6 +283,8 @@ def average(
     >>> dv.average(ps.array([1.0, 4.0]), weights=ps.array([3.0, 1.0]))
     DistArray(1.75, dtype=float64, shape=())
     """
+    if isinstance(weights, Arithmetic) and not isinstance(x, Arithmetic):
+        x = as_operand(weights, x, "average")
     as_array("average", x)
     axis = reductions.as_axis_tuple(axis)
     if weights is None:

@@ -152,6 +152,9 @@ def _cycle_values(values: Any, places: Any, shape: tuple[int, ...]) -> Any:
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """``dst[...] = src`` where ``where`` is true: ``numpy.copyto``."""
     if not isinstance(dst, Arithmetic):
+        if not any(isinstance(one, Arithmetic) and not one.node.on_client for one in (src, where)):
+            np.copyto(dst, np.asarray(src), casting, np.asarray(where))  # all is here
+            return
         raise TypeError(
             f"copyto: dst is a {type(dst).__name__} on the client; write dst[...] = src.numpy()"
         )
@@ -499,7 +502,8 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     dtype = np.result_type(*kinds)
     result = default
     for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
-        result = where(condition, choice, result)
+        is_ours = any(isinstance(one, Arithmetic) for one in (condition, choice, result))
+        result = (where if is_ours else np.where)(condition, choice, result)
     return result.astype(dtype)
 
 

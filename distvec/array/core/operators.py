@@ -137,10 +137,11 @@ def as_operand(x: H, operand: Any, name: str) -> H:
     return x.like(node)
 
 
-def upload_beside(like: Handle, name: str, operand: Any) -> Any:
+def upload_beside(like: Handle, name: str, operand: Any, *, rows: bool = False) -> Any:
     """``operand``; an array of the client with a row for each row of ``like``, on the servers.
 
-    Eager then: one request per server. ``ValueError`` above the session's ``upload_limit``.
+    ``rows``: also a table beside a vector. Eager then: one request per server. ``ValueError`` above
+    the session's ``upload_limit``.
     """
     if like.node.on_client or not isinstance(operand, np.ndarray | list | tuple):
         return operand
@@ -148,7 +149,8 @@ def upload_beside(like: Handle, name: str, operand: Any) -> Any:
         return operand
     values = np.asarray(operand)
     shape = like.node.type.shape
-    if like.shape != shape or values.ndim != len(shape) or values.shape[0] != shape[0]:
+    has_rank = values.ndim == len(shape) or (rows and values.ndim == 2)
+    if like.shape != shape or not has_rank or values.shape[0] != shape[0]:
         return operand
     check_dtype(values.dtype)
     like.session.upload_implicitly(values.nbytes, f"{name} with an array of the client")
