@@ -73,7 +73,7 @@ def _recoveries(spark: SparkSession, mode: str, kills: int) -> Row:
     frame = frame.withColumnRenamed("(id % 2)", "label")
     failures, told = 0, []
     with (
-        PSContext.get_or_create(spark, servers=2, memory="256m") as ps,
+        PSContext.get_or_create(spark, servers=2, memory="256m", timeout=120) as ps,
         LogisticLoss(frame, mode=mode, ps=ps) as loss,
     ):
         _fit(ps, loss)
