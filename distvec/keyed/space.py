@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array.array import DistArray
+from distvec.array.collectives.quantile import order_statistics
 from distvec.array.core.handle import Handle, SessionBase
 from distvec.array.elementwise import zeros_like
 from distvec.diagnostics.profile import measured
@@ -605,6 +606,10 @@ class KeyedSpace:
             If ``count`` is negative.
         LayoutChanged
             If keys were inserted or removed since the arrays of ``by`` were read.
+
+        Notes
+        -----
+        Finds the smallest score that stays, then costs as much as ``evict``.
         """
         most = operator.index(count)
         if most < 0:
@@ -613,10 +618,7 @@ class KeyedSpace:
         surplus = len(score) - most
         if surplus <= 0:
             return 0
-        mask = zeros_like(score, dtype=bool)
-        worst = np.argsort(score[::-1], kind="stable")[:surplus]
-        mask[len(score) - 1 - worst] = True
-        return self.evict(mask)
+        return self.evict(~_largest(score, most))
 
     def _refuse_range(self, what: str) -> None:
         if self.remote.partition.length:
@@ -769,3 +771,17 @@ class KeyedSpace:
     def __repr__(self) -> str:
         about = ", ".join([*key_count(self), repr(self.session)])
         return f"<keyed space {self.number} of {about}>"
+
+
+def _largest(score: DistArray, count: int) -> Any:
+    """Booleans: the ``count`` largest scores, NaN as the largest, and of equal ones the first."""
+    if not count:
+        return zeros_like(score, dtype=bool)
+    rank = np.array([[len(score) - count]])
+    least = order_statistics(score, rank, 0).numpy()[0]  # of those that are chosen
+    is_nan = score != score
+    equal, above = (score == least, (score > least) | is_nan) if least == least else (is_nan, None)
+    free = count if above is None else count - int(np.count_nonzero(above))
+    if int(np.count_nonzero(equal)) > free:
+        equal = equal & (np.cumsum(equal) <= free)
+    return equal if above is None else above | equal

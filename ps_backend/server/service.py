@@ -213,8 +213,9 @@ class Service:
         return [session.attached for session in self.sessions.all()]
 
     def let_pass(self, seconds: float) -> None:
-        """So much time has passed: sessions whose lease is over are closed."""
+        """So much time has passed: sessions whose lease is over are closed, unused memory freed."""
         self.sessions.let_pass(seconds)
+        self.memory.let_pass(seconds)
 
     def status(self) -> pb.Status:
         """What this server holds right now."""

@@ -20,7 +20,7 @@ from ps_backend.server.sessions import ServerSession
 from ps_backend.server.state.keyed.row_run import PreparedRows, RowRun, StagedRows
 from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
 from ps_backend.server.state.keyed.user_function import UserFunctionRun
-from ps_backend.server.state.memory import MemoryBlock
+from ps_backend.server.state.memory import MemoryBlock, rounded
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.keyed import check_keys_size, decode_keys, decode_row_program, padded
 from ps_backend.wire.protocol import UnknownView, Winner, byte_view
@@ -68,7 +68,7 @@ def received(
     room = memory.reserve(KEY_BYTES * count if size else 0, "keys that come")
     pairs = list(zip(run.program.given, types, strict=True))
     wide = [type.row_bytes * count for type, some in pairs if some != (type,)]
-    block, *wider = blocks = memory.allocate([at, *wide], what)
+    block, *wider = blocks = memory.allocate([rounded(at), *wide], what)
     payload.into(byte_view(block.bytes[:at]))
     parts = []
     for type, place in zip(chain(*types), places, strict=True):
@@ -145,7 +145,7 @@ def look_up(session: ServerSession, request: pb.Request, payload: Payload) -> Re
     types = [part for type in run.program.returned for part in travelling(type, kind)]
     size, places = laid_out(types, count, body.find)
     wide = [count * type.row_bytes for type in run.program.returned] if kind else []
-    block, *wider = session.store.memory.allocate([size, *wide], "looking up keys")
+    block, *wider = session.store.memory.allocate([rounded(size), *wide], "looking up keys")
     found = [block.bytes[at : at + n] for at, n in places]
     parts = typed(types, found[body.find :], count)
     if kind:
@@ -229,7 +229,7 @@ def remove_keys(session: ServerSession, request: pb.Request, payload: Payload) -
     payload.expect(body.bytes)
     check_keys_size(body.bytes, body.count)
     room = session.store.memory.reserve(KEY_BYTES * body.count, "removing keys")
-    (block,) = session.store.memory.allocate([body.bytes], "removing keys")
+    (block,) = session.store.memory.allocate([rounded(body.bytes)], "removing keys")
     payload.into(byte_view(block.bytes[: body.bytes]))
     keys = decode_keys(block.bytes[: body.bytes], body.count)
     with space.lock:

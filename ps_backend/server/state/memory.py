@@ -1,15 +1,24 @@
 """The memory of one server: a budget, and blocks that are used again.
 
 The first touch of fresh memory costs about as much as a pass over it, so a block that nobody holds
-any more is kept for the next array of the same size, as far as the budget allows.
+any more is kept for the next array of the same size: for some seconds, as far as the budget allows.
+Then the system gets it back, and with it the free pages within the heap, where rows of keyed spaces
+and small arrays lie.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import threading
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
 from math import prod
+from operator import itemgetter
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +27,30 @@ from ps_backend.errors import OutOfBudget
 
 _SMALLEST_KEPT = 1 << 16
 _MOST_KEPT = 64
+_KEPT_SECONDS = 3.0
 _LINE = 64
+_STIR_BYTES, _STIR_PART = 8 << 20, 16
+"""Changes of memory after which the heap is trimmed: so much, and a part of what is counted."""
 
 BLOCK_OVERHEAD = 1024
 """Bytes that are counted for each block on top of its own: the Python objects of a buffer, or of a
 contribution, take some 700."""
+
+
+@cache
+def _heap_trimmer() -> Callable[[], object]:
+    """Gives the free pages of the heap back to the system, if the C library can do so: glibc's."""
+    with suppress(AttributeError, OSError, TypeError):
+        trim = ctypes.CDLL(None).malloc_trim
+        return lambda: trim(ctypes.c_size_t(0))
+    return lambda: None
+
+
+def _resident_bytes() -> int:
+    """Memory that this process has, by Linux; else 0."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 class Reservation:
@@ -81,8 +109,13 @@ class Memory:
         self.budget = budget
         self.peak = 0
         self._used = 0
-        self._kept: list[npt.NDArray[np.uint8]] = []
+        self._kept: list[tuple[float, npt.NDArray[np.uint8]]] = []
+        """Oldest first, with the moments since when."""
         self._kept_bytes = 0
+        self._now = 0.0
+        self._seen = 0, 0
+        """Bytes resident and bytes counted, when these changed last."""
+        self._stirred, self._trimmed = False, 0.0
         self._returned: deque[npt.NDArray[np.uint8]] = deque()
         self._released: deque[int] = deque()
         self._lock = threading.Lock()
@@ -152,11 +185,38 @@ class Memory:
             self._take_back()
             self._shrink_to(0)
 
+    def let_pass(self, seconds: float) -> None:
+        """So much time has passed: what nobody has used for some seconds is the system's again."""
+        with self._lock:
+            self._take_back()
+            self._now += seconds
+            many = bisect_right(self._kept, self._now - _KEPT_SECONDS, key=itemgetter(0))
+            old, self._kept = self._kept[:many], self._kept[many:]
+            self._kept_bytes -= sum(memory.size for _, memory in old)
+            counted = self._used + self._kept_bytes
+        old.clear()  # which takes a while
+        self._trim(counted)
+
+    def _trim(self, counted: int) -> None:
+        """Trim the heap where memory was taken or freed, and that is over, or goes on for long."""
+        resident = _resident_bytes()
+        least = max(_STIR_BYTES, counted // _STIR_PART)
+        before, self._seen = self._seen, (resident, counted)
+        stirs = abs(resident - before[0]) > least or abs(counted - before[1]) > least
+        if not stirs:
+            self._seen = before
+        self._stirred |= stirs
+        pause = _KEPT_SECONDS * (2 if stirs else 1)
+        if self._stirred and self._now >= self._trimmed + pause:
+            _heap_trimmer()()
+            self._stirred, self._trimmed = False, self._now
+            self._seen = _resident_bytes(), counted
+
     def _reuse(self, size: int) -> npt.NDArray[np.uint8] | None:
         for place in range(len(self._kept) - 1, -1, -1):  # newest first: likeliest in cache
-            if self._kept[place].size == size:
+            if self._kept[place][1].size == size:
                 self._kept_bytes -= size
-                return self._kept.pop(place)
+                return self._kept.pop(place)[1]
         return None
 
     def _take_back(self) -> None:
@@ -166,10 +226,10 @@ class Memory:
             memory = self._returned.popleft()
             self._used -= memory.size + BLOCK_OVERHEAD
             if memory.size >= _SMALLEST_KEPT:
-                self._kept.append(memory)
+                self._kept.append((self._now, memory))
                 self._kept_bytes += memory.size
         self._shrink_to(self.budget // 4)
 
     def _shrink_to(self, most: int) -> None:
         while self._kept and (self._kept_bytes > most or len(self._kept) > _MOST_KEPT):
-            self._kept_bytes -= self._kept.pop(0).size
+            self._kept_bytes -= self._kept.pop(0)[1].size

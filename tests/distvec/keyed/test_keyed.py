@@ -248,6 +248,23 @@ def test_a_space_that_was_read_while_it_was_empty(ps):
     assert w.values.numpy().tolist() == [1.0]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
+def test_the_keys_that_are_kept_are_the_last_of_a_stable_sort(ps, dtype):
+    rng = np.random.default_rng(5)
+    for count in (0, 1, 30, 59):
+        space = ps.keys()
+        w = space.zeros(dtype)
+        scores = rng.integers(-2, 3, 60).astype(dtype)
+        if dtype == "float32":
+            scores[: 2 * count : 3] = np.nan
+            scores[5::7] = -0.0
+        w.assign(np.arange(60), scores)
+        keys, scores = space.keys(), w.pull(space.keys())
+        worst = np.argsort(scores[::-1], kind="stable")[: 60 - count]
+        assert space.keep(count, by=w) == 60 - count
+        assert space.keys().tolist() == np.delete(keys, 59 - worst).tolist()
+
+
 def test_items_come_in_batches(ps):
     space = ps.keys()
     w, t = space.zeros(), space.table(2)

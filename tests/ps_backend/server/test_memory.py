@@ -47,6 +47,20 @@ def test_kept_memory_gives_way_to_new():
     assert memory.used == sum(block.bytes.size + MORE for block in held)
 
 
+def test_what_nobody_has_used_for_some_seconds_is_the_systems_again():
+    memory = Memory(100 * MB)
+    del memory.allocate([MB], "a")[:]
+    memory.let_pass(2.0)
+    del memory.allocate([2 * MB], "b")[:]
+    memory.let_pass(2.0)
+    assert memory.kept == 2 * MB
+    del memory.allocate([2 * MB], "used again")[:]
+    memory.let_pass(2.0)
+    assert memory.kept == 2 * MB
+    memory.let_pass(2.0)
+    assert memory.kept == 0
+
+
 def test_memory_stays_while_a_reader_holds_it():
     memory = Memory(10 * MB)
     blocks = memory.allocate([MB], "a")

@@ -20,6 +20,8 @@ BATCHES = st.one_of(
         lambda n: [k * n[1] for k in range(n[0])]
     ),
 )
+LINE = 64
+"""Bytes with which each block is aligned."""
 ROWS = [
     ("float32", (16,), Uniform(-0.05, 0.05, 7)),
     ("float64", (), Normal(0.0, 1.0, 3)),
@@ -78,6 +80,12 @@ def agree(index, stores, plain):
         store.copy_to(out)
         expected = [plain.row(array, key) for key in keys]
         assert out.tobytes() == np.array(expected, dtype).tobytes()
+    fresh = KeyIndex()
+    fresh.insert(np.array(keys, np.int64))
+    assert index.nbytes <= fresh.nbytes
+    for store in stores:
+        room = store.nbytes - np.count_nonzero(store.counts) * LINE
+        assert room <= 1.3 * len(keys) * np.dtype((store.dtype, store.row)).itemsize
 
 
 @settings(max_examples=60, deadline=None)
