@@ -26,76 +26,140 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from distvec.graph.node import MOVEMENT, MOVES, Graph, Node, movement_key
 from distvec.planner.emit import emit
 from distvec.planner.fuse import fuse, schedule
 from distvec.planner.linear import InnerProductExpansion
-from distvec.planner.pending import Walk, free_riders, own_products, simplify
+from distvec.planner.pending import (
+    NOTHING,
+    READS,
+    Walk,
+    free_riders,
+    own_products,
+    read_by,
+    simplify,
+    waits_to_travel,
+)
 from distvec.planner.plan import Plan, Reason, Template
 from distvec.planner.view_pushdown import ViewPushdown
 from ps_backend.program.reducers import REDUCERS
 
 _REWRITTEN = MOVES | {MOVEMENT}
-_MOST_PLAIN = 64
-"""Nodes. Where there are more, it is not the passes that take long."""
+_MOST_NODES = 512
+"""Where there are more, it is not the passes that take long."""
 
 
-def plain_order(
-    graph: Graph, targets: Sequence[Node], pending: Sequence[Node]
-) -> list[Node] | None:
-    """The nodes below ``targets``, arguments first, if the programs follow from them as they are.
+class PlainOrder(NamedTuple):
+    """What the passes would make of a graph."""
 
-    None where a pass might do something: views, movements, a reduction that waits for another one,
-    values that the client knows or can compute, ``pending`` arrays besides the targets, and inner
-    products beside stored vectors, whose norms come along. Client values that are found on the way
-    are settled.
+    nodes: list[Node]
+    """Arguments first."""
+    goals: set[int]
+    """Ids of what is computed: the targets, and what comes along."""
+    held: set[int]
+    """Ids of the arrays that somebody holds."""
+    riders: int
+    """How many come along."""
+
+
+class _PlainWalk:
+    """Nodes in order, as long as no pass has anything to do.
+
+    Most evaluations of a loop are such: some operations on stored arrays, a dot product, a step of
+    an update, and what somebody holds of them.
     """
-    if len(targets) > _MOST_PLAIN:
-        return None
-    for node in pending:
-        if node not in targets:
-            return None
-    order: list[Node] = []
-    waits: set[int] = set()  # ids of values that are known only after a reply
-    done: set[int] = set()
-    sums = stores = False
-    for root in targets:
-        stores = stores or not root.on_client
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.nodes: list[Node] = []
+        self.reads: dict[int, int] = {}
+        """By id of each node, what it is computed from: ``READS`` or ``NOTHING``."""
+        self.sums = False
+        self.takes = False
+        """Whether single elements are taken of an array: it is not read as a whole."""
+        self._late: set[int] = set()
+        """Ids of values that are known only after a reply."""
+
+    def add(self, root: Node, *, is_target: bool = False) -> bool:
+        """Append what is below ``root`` and not there yet; False where a pass might do something.
+
+        Client values below a target are settled, if they can be.
+        """
+        reads, late, order = self.reads, self._late, self.nodes
         stack = [root]
         while stack:
             node = stack[-1]
             me = id(node)
-            if me in done:
+            if me in reads:
                 stack.pop()
                 continue
+            read = NOTHING if node.on_client else READS
             if node.value is None:
-                waiting = [arg for arg in node.args if id(arg) not in done]
-                if waiting:
-                    stack += waiting[::-1]
+                args, read, is_late = node.args, NOTHING, False
+                for arg in reversed(args):
+                    by_arg = reads.get(id(arg))
+                    if by_arg is None:
+                        stack.append(arg)
+                    elif by_arg:
+                        read = READS
+                if stack[-1] is not node:
                     continue
                 op = node.op
-                if op in _REWRITTEN:
-                    return None
-                is_late = not waits.isdisjoint(map(id, node.args)) if waits else False
+                if op in _REWRITTEN or (op == "slots" and waits_to_travel(node)):
+                    return False
+                if late:
+                    is_late = not late.isdisjoint(map(id, args))
                 if op in REDUCERS:
                     if is_late:
-                        return None
-                    sums = sums or op == "sum"
+                        return False
                     is_late = True
-                if node.on_client:
-                    simplify(graph, node)
+                    self.sums = self.sums or op == "sum"
+                    self.takes = self.takes or op == "take"
+                if is_target and node.on_client:
+                    simplify(self._graph, node)
                     if node.value is not None:
-                        return None
+                        return False
                 if is_late:
-                    waits.add(me)
+                    late.add(me)
             stack.pop()
-            done.add(me)
+            reads[me] = read
             order.append(node)
-            if len(order) > _MOST_PLAIN:
+        return len(order) <= _MOST_NODES
+
+
+def plain_order(
+    graph: Graph, targets: Sequence[Node], pending: Sequence[Node], most: int
+) -> PlainOrder | None:
+    """The nodes below ``targets``, and what comes along: of ``pending``, of the latest so many.
+
+    None where a pass might do something: views, movements, a reduction that waits for another one,
+    values that the client knows or can compute. Such values that are found on the way are settled.
+    """
+    if len(targets) > _MOST_NODES:
+        return None
+    walk = _PlainWalk(graph)
+    for root in targets:
+        if not walk.add(root, is_target=True):
+            return None
+    goals = {id(node) for node in targets}
+    held, riders = {id(node) for node in pending if not node.on_client}, 0
+    for node in pending[-most:]:
+        me = id(node)
+        if me in goals or node.value is not None:
+            continue
+        if walk.takes:
+            return None
+        if read_by(node, walk.reads) == READS:
+            if me not in walk.reads and not walk.add(node):
                 return None
-    return None if sums and stores else order
+            goals.add(me)
+            riders += 1
+    if walk.sums and (held or [node for node in targets if not node.on_client]):
+        for product in own_products(graph, walk.nodes, goals | held):
+            walk.add(product)
+    return PlainOrder(walk.nodes, goals, held, riders)
 
 
 __all__ = ["Plan", "Planner", "Reason", "Template"]
@@ -103,6 +167,7 @@ __all__ = ["Plan", "Planner", "Reason", "Template"]
 _MOST_TEMPLATES = 1024
 _MOST_RIDERS = 64
 
+_RIDE = "{} pending arrays come along: they read nothing new"
 _EXPANDED = "{} inner products of linear combinations follow from those of stored vectors"
 _MOVED = "{} views of expressions are computed from views of what these are made of"
 _DIRECT = "{} inner products are computed directly: expanded, they lose digits (cancellation_limit)"
@@ -127,12 +192,13 @@ class Planner:
         # A view that is not asked for is free: it reads values that are stored anyway.
         pending = [node for node in pending if node.op not in MOVES]
         if not self._exact:
-            plain = plain_order(self._graph, targets, pending)
+            plain = plain_order(self._graph, targets, pending, _MOST_RIDERS)
             if plain is not None:
-                held = {id(node) for node in pending if not node.on_client}
-                known = self._templates.get(_shape(plain, {id(goal) for goal in targets}, held))
-                if known is not None:
-                    return Plan(known, plain, [])
+                found = self._templates.get(_shape(plain.nodes, plain.goals, plain.held))
+                if found is not None:
+                    if plain.riders:
+                        found = found.with_notes([_RIDE.format(plain.riders)])
+                    return Plan(found, plain.nodes, [])
         walk = Walk()
         walk.add(targets, partial(simplify, self._graph))
         riders = free_riders(walk, targets, pending[-_MOST_RIDERS:])
@@ -141,7 +207,7 @@ class Planner:
             siblings = _siblings(walk.below(goals), pending, goals)
             walk.add(siblings)
             goals += siblings
-        notes = [f"{len(riders)} pending arrays come along: they read nothing new"] * bool(riders)
+        notes = [_RIDE.format(len(riders))] * bool(riders)
         roots = list(dict.fromkeys(goals))
         kept = {id(node) for node in pending if not node.on_client}
         order = walk.below(roots)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -82,13 +82,6 @@ class Walk:
         if id(node) not in self.levels:
             self.add((node,))
         return self.levels[id(node)]
-
-    def forget(self, nodes: int) -> None:
-        """Keep only the first so many ``nodes``."""
-        for node in self.nodes[nodes:]:
-            del self.levels[id(node)]
-            self._done.discard(id(node))
-        del self.nodes[nodes:]
 
     def below(self, roots: Iterable[Node]) -> list[Node]:
         """Those nodes that ``roots``, which are among them, are still computed from."""
@@ -183,36 +176,66 @@ def free_riders(walk: Walk, goals: Sequence[Node], pending: Sequence[Node]) -> l
     below = walk.below(goals)
     whole = find_read_whole(below, {id(goal) for goal in goals})
     stored = [node for node in below if node.value is not None and not node.on_client]
-    reads = {id(node): _READS if id(node) in whole else _READS_MORE for node in stored}
-    reads |= {id(node): _READS for node in below if node.op == MOVEMENT and node.value is None}
+    reads = {id(node): READS if id(node) in whole else READS_MORE for node in stored}
+    reads |= {id(node): READS for node in below if node.op == MOVEMENT and node.value is None}
     _follow(walk.nodes, reads)
     riders = []
     for node in missing:
-        before = len(walk.nodes)
-        walk.add((node,))
-        _follow(walk.nodes[before:], reads)
-        if reads[id(node)] == _READS:
+        if read_by(node, reads) == READS:
+            before = len(walk.nodes)
+            walk.add((node,))
+            _follow(walk.nodes[before:], reads)
             riders.append(node)
-        else:
-            walk.forget(before)
     return riders
 
 
-_NOTHING, _READS, _READS_MORE = range(3)
+NOTHING, READS, READS_MORE = range(3)
 """What a node is computed from: no stored vector, some that the goals read too, others."""
+
+
+def read_by(node: Node, reads: Mapping[int, int]) -> int:
+    """What ``node`` is computed from, where ``reads`` says so of the goals, and all below them.
+
+    What has changed least lately is looked at first: of a long chain that nobody evaluates, such
+    as the sum of all steps of a loop, an end is near that the goals do not read.
+    """
+    found, seen, stack = NOTHING, set[int](), [node]
+    while stack:
+        one = stack.pop()
+        me = id(one)
+        if me in seen:
+            continue
+        seen.add(me)
+        known = reads.get(me)
+        if known is None:
+            if one.value is None and one.op != MOVEMENT and not waits_to_travel(one):
+                args = one.args
+                shallow_last = len(args) < 2 or args[0].depth >= args[-1].depth
+                stack += args if shallow_last else args[::-1]
+                continue
+            known = NOTHING if one.value is not None and one.on_client else READS_MORE
+        if known == READS_MORE:
+            return known
+        found = max(found, known)
+    return found
+
+
+def waits_to_travel(node: Node) -> bool:
+    """Whether it is an array of the client that is not known yet."""
+    return node.op == "slots" and node.args[0].value is None
 
 
 def _follow(nodes: Sequence[Node], reads: dict[int, int]) -> None:
     """Add to ``reads``, by id, what is true of ``nodes`` (arguments first)."""
     for node in nodes:
         if node.op == MOVEMENT:
-            reads.setdefault(id(node), _READS_MORE)
-        elif node.op == "slots" and node.args[0].value is None:  # these have to travel first
-            reads[id(node)] = _READS_MORE
+            reads.setdefault(id(node), READS_MORE)
+        elif waits_to_travel(node):
+            reads[id(node)] = READS_MORE
         elif node.value is None:
-            reads[id(node)] = max([reads[id(arg)] for arg in node.args], default=_NOTHING)
+            reads[id(node)] = max([reads[id(arg)] for arg in node.args], default=NOTHING)
         elif id(node) not in reads:
-            reads[id(node)] = _NOTHING if node.on_client else _READS_MORE
+            reads[id(node)] = NOTHING if node.on_client else READS_MORE
 
 
 def own_products(graph: Graph, order: Sequence[Node], stored: set[int]) -> list[Node]:

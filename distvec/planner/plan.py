@@ -172,10 +172,17 @@ class Template:
     before: list[int]
     notes: tuple[str, ...] = ()
     """What was decided beside the programs, and why."""
+    _noted: dict[tuple[str, ...], Template] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def with_notes(self, notes: Sequence[str]) -> Template:
         """The same with further notes."""
-        return replace(self, notes=(*self.notes, *notes))
+        key = tuple(notes)
+        noted = self._noted.get(key)
+        if noted is None:
+            noted = self._noted[key] = replace(self, notes=(*self.notes, *notes))
+        return noted
 
     @property
     def messages(self) -> int:
