@@ -15,7 +15,7 @@ from ps_backend.program.partials import Run, concatenate, finished, partial_type
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import encode_call, encode_collective, encode_sweep
+from ps_backend.wire.codec import encode_call, encode_collective, encode_sweep, note_sweep
 
 _MOST_REMEMBERED = 4096
 
@@ -108,6 +108,7 @@ class Dispatcher:
             if digest not in known:
                 if digest not in whole:
                     whole[digest] = encode_sweep(call.sweep)
+                    note_sweep(whole[digest], call.sweep)
                 body[-1].sweep.CopyFrom(whole[digest])
                 new.append((server, digest))
 

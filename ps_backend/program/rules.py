@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ps_backend.limits import MOST_OPERAND_EXTENTS
 from ps_backend.program import ops, row_ops
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.sweep import (
+    COMBINE,
     Combination,
     Link,
     Program,
@@ -25,6 +27,13 @@ from ps_backend.program.sweep import (
 from ps_backend.program.types import DTYPES, FLOATS, Row, ValueType
 
 
+def _dtypes_exist(sweep: Sweep) -> bool:
+    return _DTYPES.issuperset([value.dtype for value in sweep.types])
+
+
+_DTYPES = frozenset(DTYPES)
+
+
 def _args_come_first(sweep: Sweep) -> bool:
     first = len(sweep.inputs) + len(sweep.scalars)
     return all(
@@ -32,12 +41,12 @@ def _args_come_first(sweep: Sweep) -> bool:
     )
 
 
-def _plain(sweep: Sweep) -> Iterator[Step]:
-    return (step for step in sweep.steps if isinstance(step, Step))
+def _plain(sweep: Sweep) -> list[Step]:
+    return [step for step in sweep.steps if isinstance(step, Step)]
 
 
-def _elementwise(sweep: Sweep) -> Iterator[Step]:
-    return (step for step in _plain(sweep) if step.op in ops.TABLE)
+def _elementwise(sweep: Sweep) -> list[Step]:
+    return [step for step in _plain(sweep) if step.op in ops.TABLE]
 
 
 def _listed_reductions(sweep: Sweep) -> list[Reduction]:
@@ -46,20 +55,22 @@ def _listed_reductions(sweep: Sweep) -> list[Reduction]:
 
 
 def _arities_fit(sweep: Sweep) -> bool:
-    return all(len(s.args) == ops.TABLE[s.op].arity for s in _elementwise(sweep)) and all(
-        len(s.args) == row_ops.TABLE[s.op].arity for s in sweep.row_steps
+    return all(
+        len(s.args) == (ops.TABLE if s.op in ops.TABLE else row_ops.TABLE)[s.op].arity
+        for s in _plain(sweep)
     )
 
 
 def _params_fit(sweep: Sweep) -> bool:
-    return all(not step.params for step in _elementwise(sweep)) and all(
-        len(step.params) == row_ops.TABLE[step.op].params for step in sweep.row_steps
+    return all(
+        len(s.params) == (0 if s.op in ops.TABLE else row_ops.TABLE[s.op].params)
+        for s in _plain(sweep)
     )
 
 
 def _values_exist(sweep: Sweep) -> bool:
     count = len(sweep.inputs) + len(sweep.scalars) + len(sweep.steps)
-    reduced = (value for reduction in sweep.reductions for value in reduction.args)
+    reduced = [value for reduction in sweep.reductions for value in reduction.args]
     return all(0 <= value < count for value in (*sweep.outputs, *reduced))
 
 
@@ -118,9 +129,9 @@ def _is_loop_of_numpy(op: str, args: tuple[str, ...], result: str) -> bool:
 
 
 def _types_fit(sweep: Sweep) -> bool:
-    types = sweep.types
+    dtypes = [value.dtype for value in sweep.types]
     return all(
-        _is_loop_of_numpy(s.op, tuple([types[arg].dtype for arg in s.args]), s.type.dtype)
+        _is_loop_of_numpy(s.op, tuple([dtypes[arg] for arg in s.args]), s.type.dtype)
         for s in _elementwise(sweep)
     )
 
@@ -204,7 +215,7 @@ _COUNTING = ("bincount", "weighted_bincount")
 _WEIGHT = ValueType("float64")
 
 RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
-    (f"dtypes are one of {', '.join(DTYPES)}", lambda s: all(t.dtype in DTYPES for t in s.types)),
+    (f"dtypes are one of {', '.join(DTYPES)}", _dtypes_exist),
     (
         "every step is an op of the op table, a row op, or a combination",
         lambda s: all(step.op in ops.TABLE or step.op in row_ops.TABLE for step in _plain(s)),
@@ -219,13 +230,19 @@ RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
         lambda s: all(len(r.args) == REDUCERS[r.op].arity for r in s.reductions),
     ),
     ("inner products are of two values of one float dtype", _factors_fit),
+    ("steps have the dtypes of NumPy's loop for their op", _types_fit),
+)
+
+COMBINATION_RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     (
         "combinations start once, and each link has the operands of its op",
         lambda s: all(map(is_well_formed, s.combinations)),
     ),
     ("combinations scale and add inputs, by runtime scalars", _vectors_are_inputs),
     ("combinations are of values of one float dtype", _combined_types_fit),
-    ("steps have the dtypes of NumPy's loop for their op", _types_fit),
+)
+
+ROW_RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     ("scalars have rows of two extents at most", _scalars_are_small),
     (
         "rows are broadcast to that of the result, but vectors are not",
@@ -241,10 +258,36 @@ RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
 
 
 def verify_sweep(sweep: Sweep) -> None:
-    """Raise ``InvalidProgram`` naming the first rule that ``sweep`` breaks."""
-    for rule, holds in RULES:
+    """Raise ``InvalidProgram`` naming the first rule that ``sweep`` breaks.
+
+    It is looked at once, however many servers of this process run it.
+    """
+    if sweep in _legal:
+        return
+    _verify(sweep, RULES)
+    if any(step.op == COMBINE for step in sweep.steps):
+        _verify(sweep, COMBINATION_RULES)
+    if _has_rows(sweep):
+        _verify(sweep, ROW_RULES)
+    _legal.add(sweep)
+
+
+_legal: WeakSet[Sweep] = WeakSet()
+
+
+def _verify(sweep: Sweep, rules: tuple[tuple[str, Callable[[Sweep], bool]], ...]) -> None:
+    for rule, holds in rules:
         if not holds(sweep):
             raise InvalidProgram(f"a sweep breaks the rule {rule!r}:\n{sweep}")
+
+
+def _has_rows(sweep: Sweep) -> bool:
+    """Whether there is more than numbers in each slot, and reductions of all of them to one."""
+    return (
+        any(value.row for value in sweep.types)
+        or any(step.op not in ops.TABLE and step.op != COMBINE for step in sweep.steps)
+        or any(r.axis is not None or r.bins or REDUCERS[r.op].layout for r in sweep.reductions)
+    )
 
 
 def _donors_fit(call: SweepCall) -> bool:

@@ -45,7 +45,7 @@ from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.rounds import Rounds
 from ps_backend.server.state.store import LostBuffers, Part, Store
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import decode_sweep, space_of
+from ps_backend.wire.codec import known_sweep, space_of
 from ps_backend.wire.keyed import unknown_plugin
 from ps_backend.wire.protocol import CLIENT_BITS, PROTOCOL, UnknownSweep, check_key, check_secret
 
@@ -341,7 +341,7 @@ class ServerSession:
     def sweep(self, message: pb.SweepCall | pb.RowCall) -> Sweep:
         """The sweep that ``message`` carries or names; ``UnknownSweep`` if it never came whole."""
         if message.HasField("sweep"):
-            sweep = decode_sweep(message.sweep)
+            sweep = known_sweep(message.sweep)
             verify_sweep(sweep)
             self._remember_sweep(sweep)
             return sweep

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -152,6 +153,24 @@ def decode_sweep(message: pb.Sweep) -> Sweep:
             for r in message.reductions
         ),
     )
+
+
+_known: WeakValueDictionary[bytes, Sweep] = WeakValueDictionary()
+"""By message, sweeps that this process has: its servers need not decode what its client made."""
+
+
+def note_sweep(message: pb.Sweep, sweep: Sweep) -> None:
+    """Let ``known_sweep`` find ``sweep``, encoded as ``message``, as long as it is used."""
+    _known[message.SerializeToString()] = sweep
+
+
+def known_sweep(message: pb.Sweep) -> Sweep:
+    """``decode_sweep``, or the sweep of this process that was encoded or decoded so."""
+    key = message.SerializeToString()
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = decode_sweep(message)
+    return found
 
 
 _Narrow = tuple[tuple[int, int, int], ...]

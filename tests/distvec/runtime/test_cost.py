@@ -163,3 +163,37 @@ def test_a_chain_of_ten_thousand_operations_does_not_overflow_the_stack(ps: dv.S
     for _ in range(10_000):
         y = y + 1.0
     assert (y.numpy() == 10_000).all()
+
+
+def test_a_new_form_is_planned_encoded_and_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from distvec import planner
+    from ps_backend.client import programs
+    from ps_backend.kernels import numpy_engine
+    from ps_backend.program import rules
+    from ps_backend.wire import codec
+
+    calls: list[str] = []
+
+    def count(module: object, name: str) -> None:
+        function = getattr(module, name)
+
+        def counted(*arguments: object) -> object:
+            calls.append(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, counted)
+
+    count(planner, "emit")
+    count(programs, "encode_sweep")
+    count(codec, "decode_sweep")
+    count(numpy_engine, "recipe_of")
+    monkeypatch.setattr(
+        rules, "RULES", (("looked at", lambda s: not calls.append("verify")), *rules.RULES)
+    )
+    with dv.local(3, in_process=True) as ps:
+        x = ps.arange(5000.0).persist()
+        for first in (True, False):
+            calls.clear()
+            y = np.cbrt(x + 0.5) - np.arctan(x - 0.25)  # no other test has this form
+            assert float(y.sum()) > 0
+            assert calls == (["emit", "encode_sweep", "verify"] if first else [])
