@@ -239,6 +239,11 @@ class Sweep:
         )
 
     @cached_property
+    def only_moves(self) -> bool:
+        """Whether it stores inputs, each as it is read, and does nothing else."""
+        return not (self.steps or self.reductions) and max(self.outputs) < len(self.inputs)
+
+    @cached_property
     def may_fail(self) -> bool:
         """Whether its values alone may make it fail: what is taken of rows may not be there."""
         return any(row_ops.TABLE[step.op].may_fail for step in self.row_steps)

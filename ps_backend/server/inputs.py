@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.collectives.partition import group_by_owner, scatter, take, verify_range
+from ps_backend.kernels.collectives.partition import (
+    extremes,
+    group_by_owner,
+    scatter,
+    take,
+    verify_range,
+)
 from ps_backend.kernels.kernel import pool, thread_count
 from ps_backend.program.types import ArrayType, ValueType, stored_type
 from ps_backend.program.views import Span, View, in_place, spans
@@ -71,11 +77,16 @@ the program, with all others from there in one message."""
 
 
 class Scratch:
-    """Memory that runs of slots are copied into, one after the other."""
+    """Memory that runs of slots are copied into, one after the other: ``flat``, of ``block``."""
 
-    def __init__(self, block: MemoryBlock, dtype: np.dtype[Any]) -> None:
-        self.block, self.flat = block, block.bytes.view(dtype)
+    def __init__(self, block: MemoryBlock, flat: Array) -> None:
+        self.block, self.flat = block, flat
         self._clear = 0
+
+    @classmethod
+    def over(cls, block: MemoryBlock, dtype: np.dtype[Any]) -> Scratch:
+        """All of ``block``."""
+        return cls(block, block.bytes.view(dtype))
 
     def part(self, size: int) -> Array:
         """The first ``size`` elements, to be written."""
@@ -260,6 +271,12 @@ class ViewInput(Source):
         return pieces_of(home.flat, start, span.step, span.count, span.width)
 
 
+_PIECE = 1 << 14
+"""Indices of which it is asked whether one server has all that they name."""
+_MOST_RUNS = 8
+"""In more runs of such indices than these, each would have few for a message of its own."""
+
+
 class GatherInput(Source):
     """An input that is read at the slots that an array of indices names."""
 
@@ -270,7 +287,7 @@ class GatherInput(Source):
         super().__init__(value)
         self._number, self._memory = number, session.store.memory
         self._home = _Home.of(session, number, stored_type(view.space, value.dtype, view.row))
-        self._index: Array = index.array
+        self._buffer, self._index = index, index.array
         self._low = index.part.low
         self._length = self._home.type.space.length
         ranges = self._home.ranges
@@ -289,8 +306,61 @@ class GatherInput(Source):
 
     def begin(self, low: int, high: int, scratch: Scratch, neighbours: Neighbours) -> Finish:
         """As of any source."""
-        home, indices = self._home, self._index[low - self._low : high - self._low]
+        indices = self._index[low - self._low : high - self._low]
         rows = self._as_rows(scratch.part((high - low) * self.width))
+        keep = (scratch.block, self._buffer)
+        finishes = [
+            self._begin_run(owner, indices[some], rows[some], keep, neighbours)
+            for owner, some in sorted(
+                self._runs(indices), key=lambda run: run[0] != self._home.here
+            )
+        ]  # those from here first: the others are on their way meanwhile
+
+        def finish(look: Look) -> None:
+            for one in finishes:
+                one(look)
+
+        return finish
+
+    def _runs(self, indices: Array) -> list[tuple[int | None, slice]]:
+        """Consecutive indices by the server that has all that they name.
+
+        None: several servers have some of it, or another one has it and indices are negative, which
+        it is not told.
+        """
+        whole = slice(0, len(indices))
+        if not self.streams:
+            return [(self._home.here, whole)]
+        runs: list[tuple[int | None, slice]] = []
+        for low in range(0, len(indices), _PIECE):
+            owner = self._owner_of(indices[low : low + _PIECE])
+            start = low
+            if runs and runs[-1][0] == owner:
+                start = runs.pop()[1].start
+            runs.append((owner, slice(start, min(low + _PIECE, len(indices)))))
+        return runs if len(runs) <= _MOST_RUNS else [(None, whole)]
+
+    def _owner_of(self, indices: Array) -> int | None:
+        least, greatest = extremes(indices)
+        shift = self._length if greatest < 0 else 0
+        for server, begin, end in self._home.ranges:
+            if begin <= least + shift and greatest + shift < end:
+                return server if server == self._home.here or not shift else None
+        return None
+
+    def _begin_run(
+        self,
+        owner: int | None,
+        indices: Array,
+        rows: Array,
+        keep: object,
+        neighbours: Neighbours,
+    ) -> Finish:
+        here, low = self._as_rows(self._home.flat), self._home.low
+        if owner == self._home.here:
+            return lambda _: take(here, low, indices, rows, self._length)
+        if owner is not None:
+            return self._ask(owner, indices, rows, keep, neighbours).wait
         count = len(indices)
         kept = _working_memory(self._memory, [4 * count, 8 * count, self.row_bytes * count])
         places, wanted = kept[0].bytes.view(np.int32), kept[1].bytes.view(np.int64)
@@ -298,24 +368,28 @@ class GatherInput(Source):
         bounds = group_by_owner(indices, self._starts, self._length, places, wanted)
         local = slice(0, 0)
         asked: list[Asked] = []
-        for (server, _, _), group in zip(home.ranges, map(slice, bounds, bounds[1:]), strict=True):
-            if server == home.here:
+        for range_, group in zip(self._home.ranges, map(slice, bounds, bounds[1:]), strict=True):
+            if range_[0] == self._home.here:
                 local = group
             elif group.start < group.stop:
-                array = encode_array(self._number, home.type)
-                body = pb.Read(rows=pb.Rows(array=array, indices=group.stop - group.start))
-                payload = [byte_view(wanted[group])]
-                into = byte_view(found[group])
-                asked.append(neighbours.ask(server, "read", body, into, payload=payload, keep=kept))
+                asked.append(self._ask(range_[0], wanted[group], found[group], kept, neighbours))
 
         def finish(look: Look) -> None:
-            here = self._as_rows(home.flat)
-            take(here, home.low, wanted[local], found[local])
+            take(here, low, wanted[local], found[local])
             wait_for_all(asked, look)
             scatter(found, places, rows)  # twice written, but in the order that memory likes
             kept.clear()  # until here nobody else may have this memory
 
         return finish
+
+    def _ask(
+        self, server: int, indices: Array, into: Array, keep: object, neighbours: Neighbours
+    ) -> Asked:
+        """Ask another server for what the indices name."""
+        array = encode_array(self._number, self._home.type)
+        body = pb.Read(rows=pb.Rows(array=array, indices=len(indices)))
+        payload = [byte_view(indices)]
+        return neighbours.ask(server, "read", body, byte_view(into), payload=payload, keep=keep)
 
     def _as_rows(self, flat: Array) -> Array:
         return flat if self.width == 1 else flat.reshape(-1, self.width)

@@ -2,7 +2,8 @@
 
 Runs of blocks that find all inputs in place are computed from there, in one go. The others are
 staged, batch by batch: what they read is copied into scratch memory that fits the cache, while what
-the next batch reads is on its way from other servers. A kernel sees no difference.
+the next batch reads is on its way from other servers. A kernel sees no difference. A sweep that
+stores its inputs as they are needs no kernel: they are copied to where they are stored.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ps_backend.server.inputs import (
     Scratch,
     Source,
     ViewInput,
+    copy,
 )
 from ps_backend.server.peers import Asked, Neighbours
 from ps_backend.server.sessions import ServerSession
@@ -76,8 +78,9 @@ class Staging:
         """Takes the scratch memory; raises ``OutOfBudget``."""
         self._call, self._sources, self._here = call, sources, here
         self._streams = any(source.streams for source in sources)
+        self._only_moves = not call.donors and call.sweep.only_moves
         self._batch_bytes = _BATCH_BYTES * thread_count()
-        if self._streams:
+        if self._streams or self._only_moves:
             most = min(_FETCHED_BYTES, memory.budget // _SHARE)
             self._batch_bytes = max(self._batch_bytes, most)
         self._runs = [_Run(number, *ends) for number, ends in enumerate(self._cut())]
@@ -89,9 +92,12 @@ class Staging:
         return max(run.high - run.low for run in self._runs)
 
     def run(
-        self, kernel: Kernel, outputs: Sequence[Array], neighbours: Neighbours, pause: Look
+        self, kernel: Kernel, outputs: Sequence[Buffer], neighbours: Neighbours, pause: Look
     ) -> list[Array]:
         """The partial results, as of one run of ``kernel`` over all blocks."""
+        if self._only_moves:
+            self._move(outputs, neighbours, pause)
+            return []
         call, here = self._call, self._here
         done: list[partials.Run] = []
         begun = self._begin(self._runs[0], neighbours)
@@ -102,7 +108,7 @@ class Staging:
             if following and len(self._sets) > 1:  # it is on its way while this one is computed
                 begun = self._begin(following[0], neighbours)
             first, last = run.low - here.low, run.high - here.low
-            written = [array[first:last] for array in outputs]
+            written = [buffer.array[first:last] for buffer in outputs]
             arguments = inputs, call.scalars, written, run.low, last - first, here.block_size
             done.append(partials.Run(run.low, last - first, kernel(*arguments, pause)))
             if following:
@@ -111,6 +117,30 @@ class Staging:
                     begun = self._begin(following[0], neighbours)
         done.sort(key=lambda run: run.first)
         return partials.concatenate(call, done)
+
+    def _move(self, outputs: Sequence[Buffer], neighbours: Neighbours, pause: Look) -> None:
+        """Copy the inputs to the outputs; what the next run reads is on its way meanwhile."""
+        begun: list[Finish] = []
+        for run in self._runs:
+            before, begun = begun, []
+            for value, buffer in zip(self._call.sweep.outputs, outputs, strict=True):
+                begun.append(self._begin_move(run, self._sources[value], buffer, neighbours))
+            for finish in before:
+                finish(pause)
+            pause()
+        for finish in begun:
+            finish(pause)
+
+    def _begin_move(
+        self, run: _Run, source: Source, buffer: Buffer, neighbours: Neighbours
+    ) -> Finish:
+        first, last = run.low - self._here.low, run.high - self._here.low
+        flat = buffer.array[first:last].reshape(-1)
+        if first == last:
+            return lambda _: None
+        if run.is_in_place(source):
+            return lambda _: copy(flat, source.take(run.low, run.high))
+        return source.begin(run.low, run.high, Scratch(buffer.block, flat), neighbours)
 
     def _begin(self, run: _Run, neighbours: Neighbours) -> _Begun:
         inputs: list[Array] = []
@@ -164,6 +194,8 @@ class Staging:
 
     def _scratch(self, memory: Memory) -> list[list[Scratch | None]]:
         """Memory for the inputs that are not always in place, as often as batches are alive."""
+        if self._only_moves:
+            return []
         sets = 2 if self._streams else 1
         lengths = []
         for source in self._sources:
@@ -175,7 +207,7 @@ class Staging:
         blocks = iter(memory.allocate(sizes, "staging the views of a program", force=small))
         return [
             [
-                Scratch(next(blocks), source.dtype) if size else None
+                Scratch.over(next(blocks), source.dtype) if size else None
                 for source, size in zip(self._sources, lengths, strict=True)
             ]
             for _ in range(sets)

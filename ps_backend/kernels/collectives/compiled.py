@@ -43,12 +43,21 @@ def _prefetch(context: Any, array: Any, place: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def take(source: Any, low: int, wanted: Any, out: Any) -> None:
-    """``out[k] = source[wanted[k] - low]``."""
+def take(source: Any, low: int, wanted: Any, length: int, out: Any) -> None:
+    """``out[k] = source[wanted[k] - low]``; ``length`` is added to indices below 0."""
+    for k in range(len(wanted)):
+        index = wanted[k]
+        out[k] = source[np.uint64(index + length * (index < 0) - low)]
+
+
+@njit(cache=True, nogil=True)
+def take_far(source: Any, low: int, wanted: Any, length: int, out: Any) -> None:
+    """The same where the elements are far from each other, and from the caches."""
     count = len(wanted)
     for k in range(count):
-        _prefetch(source, wanted[min(k + _AHEAD, count - 1)] - low)  # type: ignore[call-arg]
-        out[k] = source[wanted[k] - low]
+        ahead, index = wanted[min(k + _AHEAD, count - 1)], wanted[k]
+        _prefetch(source, ahead + length * (ahead < 0) - low)  # type: ignore[call-arg]
+        out[k] = source[np.uint64(index + length * (index < 0) - low)]
 
 
 @njit(cache=True, nogil=True)
@@ -73,9 +82,10 @@ def add_at(out: Any, low: int, wanted: Any, values: Any) -> None:
 def extremes(indices: Any) -> Any:
     """The least and the greatest of at least one index."""
     least = greatest = indices[0]
-    for index in indices:
-        least = min(least, index)
-        greatest = max(greatest, index)
+    for k in range(len(indices)):  # in vector registers, which ``min`` or an iterator would prevent
+        index = indices[k]
+        least = index if index < least else least
+        greatest = index if index > greatest else greatest
     return least, greatest
 
 

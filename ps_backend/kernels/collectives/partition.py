@@ -32,15 +32,21 @@ def verify_range(indices: npt.NDArray[np.int64], length: int) -> None:
     """``IndexError`` naming the first index that is not one of ``-length .. length-1``."""
     if not len(indices):
         return
+    least, greatest = extremes(indices)
+    if least < -length or greatest >= length:
+        bad = indices[(indices < -length) | (indices >= length)][0]
+        raise IndexError(f"index {bad} is out of range for length {length}")
+
+
+def extremes(indices: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """The least and the greatest of at least one index."""
     if is_worth_compiling(len(indices)):
         from ps_backend.kernels.collectives import compiled
 
         least, greatest = compiled.extremes(indices)
     else:
         least, greatest = indices.min(), indices.max()
-    if least < -length or greatest >= length:
-        bad = indices[(indices < -length) | (indices >= length)][0]
-        raise IndexError(f"index {bad} is out of range for length {length}")
+    return int(least), int(greatest)
 
 
 def group_by_owner(
@@ -128,14 +134,28 @@ _ADDED = (np.dtype(np.float64), np.dtype(np.int64))
 """Dtypes of which a loop that adds is compiled."""
 
 
-def take(source: Array, low: int, wanted: Array, out: Array) -> None:
-    """``out[:] = source[wanted - low]``, elements or rows, all of which are there."""
+_NEAR_BYTES = 1 << 23
+"""Elements of so many bytes are in the caches, or come there in order."""
+
+
+def take(source: Array, low: int, wanted: Array, out: Array, length: int = 0) -> None:
+    """``out[:] = source[wanted - low]``, elements or rows, all of which are there.
+
+    With a ``length`` indices may be negative: they count from there.
+    """
     if source.ndim == 1 and is_worth_compiling(len(wanted)):
         from ps_backend.kernels.collectives import compiled
 
-        compiled.take(plain(source), low, wanted, plain(out))
+        is_near = source.nbytes <= _NEAR_BYTES
+        if not is_near:
+            least, greatest = compiled.extremes(wanted)
+            is_near = (greatest - least) * source.itemsize <= _NEAR_BYTES
+        loop = compiled.take if is_near else compiled.take_far
+        loop(plain(source), low, wanted, length, plain(out))
         return
-    np.take(source, wanted - low, axis=0, out=out, mode="clip")  # "raise" would copy first
+    if low or (length and wanted.size and wanted.min() < 0):
+        wanted = np.where(wanted < 0, wanted + length, wanted) - low
+    np.take(source, wanted, axis=0, out=out, mode="clip")  # "raise" would copy first
 
 
 def put(out: Array, low: int, wanted: Array, values: Array, ufunc: np.ufunc | None) -> None:

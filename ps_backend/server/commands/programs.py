@@ -331,14 +331,13 @@ def _working_memory(memory: Memory, ready: Sequence[_Ready]) -> Reservation | No
 
 def _sweep(one: _Ready, neighbours: Neighbours | None, pause: Callable[[], None]) -> list[bytes]:
     """Run one sweep."""
-    outputs = [buffer.array for buffer in one.outputs]
     if one.staging is not None and neighbours is not None:
-        partials = one.staging.run(one.kernel, outputs, neighbours, pause)
+        partials = one.staging.run(one.kernel, one.outputs, neighbours, pause)
     else:
         partials = one.kernel(
             [buffer.array for buffer in one.inputs if buffer is not None],
             one.call.scalars,
-            outputs,
+            [buffer.array for buffer in one.outputs],
             one.here.low,
             one.here.high - one.here.low,
             one.here.block_size,

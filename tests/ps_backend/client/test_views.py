@@ -13,6 +13,7 @@ from ps_backend.program.spaces import DenseSpace, RaggedSpace
 from ps_backend.program.sweep import Program, Step, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
 from ps_backend.program.views import View
+from ps_backend.server import inputs
 from tests.ps_backend.helpers import put
 from tests.ps_backend.rows import Rows
 from tests.ps_backend.views import COMBINED, agrees, difference, values, view
@@ -86,7 +87,7 @@ def test_spread(clients, cut, servers):
 @given(LENGTHS, LENGTHS, SERVERS, st.integers(0, 9))
 def test_index(clients, length, count, servers, seed):
     rng = np.random.default_rng(seed)
-    index = rng.integers(0, length, count)
+    index = rng.integers(-length if seed % 3 else 0, length, count)
     if seed % 2:
         index.sort()
     x, y = values(length), values(count, 1)
@@ -94,7 +95,39 @@ def test_index(clients, length, count, servers, seed):
     a, b, i = put(client, source, x), put(client, space, y), put(client, space, index)
     at = View(source, index=i)
     agrees(client, x[index] - y, *difference(client, a, b, space, at, None))
+    assert moved(client, a, space, at).tobytes() == x[index].tobytes()
     client.free([a, b, i])
+
+
+def moved(client, source, space, how):
+    """What a sweep stores that does nothing but read it so."""
+    value, out = ValueType("float64"), client.new_id()
+    sweep = Sweep((value,), (), (), (0,), ())
+    client.run(Program((SweepCall(sweep, space, (source,), (), (out,), views=(how,)),)))
+    found = client.read(out, array_type(space, float))
+    client.free([out])
+    return found
+
+
+@pytest.mark.parametrize("kind", ["blocks", "random", "reversed", "stripes"])
+@pytest.mark.parametrize("servers", [1, 3])
+def test_runs_of_indices_that_one_server_has(clients, monkeypatch, kind, servers):
+    """By whom they are found: each server in turn, all of them, or more turns than are worth it."""
+    monkeypatch.setattr(inputs, "_PIECE", 64)
+    length = 3 * 1024
+    index = {
+        "blocks": np.roll(np.arange(length), 960),
+        "random": np.random.default_rng(0).integers(-length, length, length),
+        "reversed": -1 - np.arange(length),
+        "stripes": np.arange(length).reshape(-1, 64)[np.arange(48) * 17 % 48].ravel(),
+    }[kind]
+    x, client, space = values(length), clients[servers], DenseSpace(length)
+    a, i = put(client, space, x), put(client, space, index)
+    client.counters.reset()
+    assert moved(client, a, space, View(space, index=i)).tobytes() == x[index].tobytes()
+    most = {"blocks": 3, "reversed": 2}.get(kind, 6)
+    assert client.counters.peer_messages <= (servers > 1) * most
+    client.free([a, i])
 
 
 @settings(max_examples=30, deadline=None)

@@ -74,12 +74,16 @@ def test_what_is_scattered_is_copied(dtype, row):
 @pytest.mark.usefixtures("few_are_compiled")
 @pytest.mark.parametrize("dtype", ["bool", "float16", "int32", "float64", "int64"])
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 500])
-def test_random_places(dtype, count):
+def test_random_places(dtype, count, monkeypatch):
     rng = np.random.default_rng(count)
     source, where = rng.integers(0, 9, 40).astype(dtype), rng.integers(100, 140, count)
     out = np.empty(count, dtype)
     partition.take(source, 100, where, out)
     assert out.tobytes() == source[where - 100].tobytes()
+    for near in (0, 1 << 20):  # bytes of what is near
+        monkeypatch.setattr(partition, "_NEAR_BYTES", near)
+        partition.take(source, 0, where % 80 - 40, out, 40)
+        assert out.tobytes() == source[where % 80 - 40].tobytes()
     values = rng.integers(0, 9, count).astype(dtype)
     for ufunc in (None, np.add, np.maximum):
         for new in (values, np.array(3, dtype)):
