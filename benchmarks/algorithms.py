@@ -320,7 +320,7 @@ def newton_logistic(A: Any, y: Any, steps: int) -> Any:
         p = 1 / (1 + np.exp(-(A @ w)))
         gradient = A.T @ (p - y) + w
         hessian = A.T @ ((p * (1 - p))[:, None] * A) + np.eye(A.shape[1])
-        w = w - np.linalg.solve(hessian, gradient)
+        w -= np.linalg.solve(hessian, gradient)
     return w
 
 

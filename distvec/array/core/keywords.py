@@ -89,14 +89,18 @@ def store(out: Any, result: A, name: str, casting: str | None = None) -> A:
     """Return ``result`` of the function ``name``; store it in ``out=`` if that is given.
 
     ``casting``: the rule, if ``out=`` must have exactly the shape of the result; reductions cast
-    "unsafe". None: as for ufuncs, by "same_kind", with broadcasting.
+    "unsafe". None: as for ufuncs, by "same_kind", with broadcasting. ``out=`` may be a NumPy array
+    if the client stores the result; this evaluates it.
     """
     if not is_given(out):
         return result
-    target = check_out(out[0] if isinstance(out, tuple) else out, name)
-    if casting is None:
+    target = out[0] if isinstance(out, tuple) else out
+    is_numpy = isinstance(target, np.ndarray) and result.node.on_client
+    if not is_numpy:
+        target = check_out(target, name)
+    if casting is None and not is_numpy:
         check_split(target, result, name)
-    elif target.shape != result.shape:
+    elif casting is not None and target.shape != result.shape:
         what = "reduction operation " if casting == "unsafe" else ""  # as NumPy says it
         raise ValueError(
             f"output parameter for {what}{name} has the wrong shape: {target.shape}, but the "
@@ -107,8 +111,13 @@ def store(out: Any, result: A, name: str, casting: str | None = None) -> A:
             f"{name}: out= has dtype {target.dtype}, but the result has {result.dtype}; give out= "
             f"that dtype, or write out[...] = numpy.{name}(...)"
         )
-    given = result.astype(target.dtype) if casting == "unsafe" else result
-    changed: A = target.assign(given, name)
+    changed: A = target
+    if is_numpy:  # evaluates the result, which the client stores anyway
+        rule: Any = "unsafe" if casting == "unsafe" else "same_kind"
+        np.copyto(target, np.asarray(result), casting=rule)
+    else:
+        given = result.astype(target.dtype) if casting == "unsafe" else result
+        changed = target.assign(given, name)
     return changed
 
 

@@ -49,8 +49,8 @@ def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
     name = f"numpy.{function.__name__}.at"
     if not isinstance(x, Arithmetic):
         raise TypeError(
-            f"{name}: the first argument is a {type(x).__name__} on the client; pull the others, "
-            "too: x.numpy()"
+            f"{name}: the first argument is a {type(x).__name__} on the client; put it on the "
+            "servers: z = ps.array(z), or pull the others: x.numpy()"
         )
     if x.is_split_by_columns:
         if function.__name__ not in JOINS:
@@ -161,7 +161,7 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
         return _outer(function, inputs, kwargs)
     (out,) = kwargs.pop("out", (None,))
     dtype, where = kwargs.pop("dtype", None), kwargs.pop("where", True)
-    if isinstance(out, np.ndarray) and any(one is out for one in inputs):
+    if isinstance(out, np.ndarray) and any(one is out for one in inputs) and _on_servers(inputs):
         raise _in_place_on_client(function)
     run = _runner(function, (*inputs, out)) if method == "__call__" else None
     if run is None:
@@ -208,6 +208,11 @@ _SIGNS = {
     np.remainder: "%",
     np.power: "**",
 }
+
+
+def _on_servers(inputs: tuple[Any, ...]) -> bool:
+    """Whether servers store one of the operands."""
+    return any(isinstance(one, Arithmetic) and not one.node.on_client for one in inputs)
 
 
 def _in_place_on_client(function: Any) -> TypeError:

@@ -41,6 +41,34 @@ def test_it_gives_numpys_result(
     np.testing.assert_allclose(np.asarray(found), expected)
 
 
+def test_numpy_arrays_change_in_place_by_results_of_the_client(ps: dv.Session) -> None:
+    rng = np.random.default_rng(1)
+    host, y = rng.standard_normal((40, 3)), rng.standard_normal(40)
+
+    def typed(X: Any, y: Any) -> list[Any]:
+        w, narrow, rows = np.zeros(3), np.zeros(3, "float32"), np.ones((2, 3))
+        alias, product, total = w, np.empty(3), np.array(0.0)
+        for _ in range(3):
+            w -= 0.1 * (X.T @ (X @ w - y))
+        narrow += X.mean(axis=0)
+        rows *= X.max(axis=0)
+        total += X.sum()
+        np.dot(X.T, y, out=product)
+        np.std(X, axis=0, out=rows[1])
+        for change in (lambda: np.zeros(3, int).__iadd__(X.sum(0)), lambda: w.__isub__(X.T @ X)):
+            with pytest.raises((TypeError, ValueError)):
+                change()
+        assert alias is w
+        return [w, narrow, rows, product, total]
+
+    for found, expected in zip(typed(ps.array(host), ps.array(y)), typed(host, y), strict=True):
+        assert type(found) is np.ndarray
+        np.testing.assert_allclose(found, expected, rtol=1e-6 if found.dtype == "f4" else 1e-12)
+    w = np.zeros(3)
+    with ps.strict(), pytest.raises(RuntimeError, match="evaluates an array"):
+        w += ps.array(host).sum(axis=0)
+
+
 def test_lists_and_single_elements_broadcast(ps: dv.Session) -> None:
     x = ps.array(np.arange(4.0))
     assert (x - [1, 2, 3, 4]).numpy().tolist() == [-1.0] * 4
