@@ -104,8 +104,10 @@ def test_out(ps: dv.Session) -> None:
     for array in (x, x.numpy()):
         with pytest.raises(ValueError, match="output parameter for reduction"):
             np.sum(array, out=ps.zeros(1) if array is x else np.zeros(1))
+    mine = np.zeros(())
+    assert np.sum(x, out=mine) is mine and mine == 3.75
     with pytest.raises(TypeError, match="on the client"):
-        np.sum(x, out=np.zeros(()))
+        np.cumsum(x, out=np.zeros(2))
 
 
 def test_what_numpy_refuses(ps: dv.Session) -> None:
