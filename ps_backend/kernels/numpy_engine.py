@@ -75,7 +75,8 @@ class Reducing:
     @property
     def values(self) -> tuple[int, ...]:
         """The arguments that have a value in each slot."""
-        return self.reduction.args[: 1 if self.layout == "listed" else None]
+        args = self.reduction.args
+        return args[: len(args) - REDUCERS[self.reduction.op].held]
 
 
 class SweepRun:
@@ -181,11 +182,12 @@ class SweepRun:
         reducer = REDUCERS[one.reduction.op]
         first, bins = self.offset // self.block_size + block, one.reduction.bins
         compiled = counting.is_compiled(self.length)
+        edges = self.constants[one.reduction.args[-1]] if bins and reducer.held else None
         match one.layout:
             case "total":
-                return Counts(bins, compiled=compiled)
+                return Counts(bins, edges, compiled=compiled)
             case "tree" if bins:
-                return WeightsOfNumbers(bins, first, self.block_size, compiled=compiled)
+                return WeightsOfNumbers(bins, edges, first, self.block_size, compiled=compiled)
             case "tree":
                 return InTree(one.reduce, reducer, first)
             case "slots":

@@ -104,15 +104,17 @@ class InTree(_Joining):
 
 
 class Counts:
-    """How often each number is there."""
+    """How often each number is there, or how many values are between two edges."""
 
-    def __init__(self, bins: int, *, compiled: bool) -> None:
+    def __init__(self, bins: int, edges: Array | None, *, compiled: bool) -> None:
         self.total = np.zeros(bins, np.int64)
-        self._compiled = compiled
+        self._edges, self._compiled = edges, compiled
 
     def add(self, first: int, *values: Any) -> None:
         """See ``Fold``; a chunk may have several blocks."""
         numbers = np.ascontiguousarray(values[0])
+        if self._edges is not None:
+            numbers = counting.bin_numbers(numbers, self._edges, compiled=self._compiled)
         counting.count(numbers, self.total, compiled=self._compiled)
 
     def end_block(self) -> None:
@@ -120,18 +122,23 @@ class Counts:
 
 
 class WeightsOfNumbers:
-    """The nodes of the tree over the blocks, with the sums of the weights of each number."""
+    """The nodes of the tree over the blocks: sums of the weights of each number, or bin."""
 
-    def __init__(self, bins: int, block: int, block_size: int, *, compiled: bool) -> None:
+    def __init__(
+        self, bins: int, edges: Array | None, block: int, block_size: int, *, compiled: bool
+    ) -> None:
         """``block``: the number of the first one in the space."""
         self.tree: Tree[Partial] = Tree(_add_to, block)
         self._weights = counting.Weights(bins, block_size, compiled=compiled)
+        self._edges, self._compiled = edges, compiled
         self._bins, self._size, self._next = bins, block_size, block
         self._block: Array | None = None
 
     def add(self, first: int, *values: Any) -> None:
         """See ``Fold``; a chunk may have several blocks, whole ones but for the last."""
-        numbers = np.ascontiguousarray(values[0], np.int64)
+        numbers = np.ascontiguousarray(values[0], np.int64 if self._edges is None else None)
+        if self._edges is not None:
+            numbers = counting.bin_numbers(numbers, self._edges, compiled=self._compiled)
         weights = np.ascontiguousarray(values[1])
         if len(numbers) <= self._size:
             if self._block is None:

@@ -287,12 +287,6 @@ def linear_recurrence(a: Array, b: Array, initial: Array) -> Array:
 
 # --- the rows of the table ------------------------------------------------------------------------
 
-HISTOGRAM = "histogram"
-"""How many elements, or which weights of them, fall into each of a few bins: for the client.
-
-Inputs: a vector and, if it is weighted, one like it. Operands are the edges of the bins, and where
-the first of bins of one width begins and the last one ends, or nothing.
-"""
 SCATTER = "scatter"
 """Values that an index array brings to their places in an array, in its order.
 
@@ -331,16 +325,6 @@ Made = Mapping[int, NodeType]
 def _need(holds: bool, what: str) -> None:
     if not holds:
         raise TypeError(what)
-
-
-def _check_histogram(types: CollectiveTypes, params: Params) -> Made:
-    values, *weights = types.inputs
-    _need(len(weights) < 2 and not params, "takes values and weights")
-    alike = all((one.space, one.row) == (values.space, ()) for one in types.inputs)
-    _need(alike, f"takes vectors over one space, not {types.inputs}")
-    (edges,), limits = types.operands[0].row, types.operands[1:]
-    _need([one.row for one in limits] in ([(0,)], [(2,)]), "takes edges, limits")
-    return {0: ClientType(_FLOAT if weights else _INT, (edges - 1,))}
 
 
 def _check_scatter(types: CollectiveTypes, params: Params) -> Made:
@@ -422,7 +406,6 @@ def _need_rows(some: Iterable[ArrayType | ValueType], row: Row) -> None:
 
 
 for _row in (
-    Collective(HISTOGRAM, 2, _check_histogram),
     Collective(SCATTER, 2, _check_scatter),
     Collective(SEARCH, 4, _check_search),
     Collective(SORT, 2, _check_sort),

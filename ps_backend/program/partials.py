@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ def layout_of(reduction: Reduction) -> str:
     return REDUCERS[reduction.op].layout if reduction.axis is None else "tree"
 
 
+@lru_cache(maxsize=1024)
 def partial_types(sweep: Sweep, reduction: Reduction) -> tuple[ValueType, ...]:
     """The types of what a reduction leaves: one array, or two of those that locate."""
     reducer, types = REDUCERS[reduction.op], sweep.types

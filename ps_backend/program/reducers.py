@@ -60,7 +60,7 @@ class Reducer:
     """The result is one of the values, in their dtype. Otherwise it is in the dtype of floats, and
     in that of the accumulator for other values."""
     arity: int = 1
-    """Values that it takes: of two, it reduces the products in float64."""
+    """Arguments that it takes: of two that are not held, it reduces the products in float64."""
     truth: bool = False
     """Reduces whether values are true."""
     locates: bool = False
@@ -70,6 +70,8 @@ class Reducer:
     better: str = ""
     """Of those that locate: the comparison by which a value replaces the one found before."""
 
+    held: int = 0
+    """How many of its last arguments are runtime scalars."""
     layout: str = ""
     """What its partial results are, if they are not one element a block: see ``partials``."""
 
@@ -218,9 +220,20 @@ _ROWS = (
     # not counted
     Reducer("bincount", np.add, identity=0, accumulator="int64", layout="total"),
     Reducer("weighted_bincount", np.add, identity=0, accumulator="float64", arity=2, layout="tree"),
+    # the same of values that are between two of the edges, which are the last argument
+    Reducer("histogram", np.add, identity=0, accumulator="int64", arity=2, held=1, layout="total"),
+    Reducer(
+        "weighted_histogram",
+        np.add,
+        identity=0,
+        accumulator="float64",
+        arity=3,
+        held=1,
+        layout="tree",
+    ),
     # the values themselves, and those at some slots: the second value is a list of them
     Reducer("collect", np.concatenate, picks=True, layout="slots"),
-    Reducer("take", np.take, picks=True, arity=2, layout="listed"),
+    Reducer("take", np.take, picks=True, arity=2, held=1, layout="listed"),
     Reducer(
         "prod",
         np.multiply,

@@ -172,14 +172,14 @@ def _is_scalar(sweep: Sweep, value: int) -> bool:
 
 def _operands_are_held(sweep: Sweep) -> bool:
     wanted = [(s.args, row_ops.TABLE[s.op].held) for s in sweep.row_steps]
-    wanted += [(r.args, 1) for r in _listed_reductions(sweep)]
+    wanted += [(r.args, REDUCERS[r.op].held) for r in sweep.reductions]
     return all(_is_scalar(sweep, arg) for args, held in wanted for arg in args[len(args) - held :])
 
 
 def _own_arguments_are_rows(sweep: Sweep) -> bool:
     """What is not held by the client has at most one extent in a slot."""
     used = [s.args[: len(s.args) - row_ops.TABLE[s.op].held] for s in sweep.row_steps]
-    used += [r.args[: 1 if REDUCERS[r.op].layout == "listed" else None] for r in sweep.reductions]
+    used += [r.args[: len(r.args) - REDUCERS[r.op].held] for r in sweep.reductions]
     return all(len(sweep.types[arg].row) <= 1 for args in used for arg in args) and all(
         len(value.row) <= 1 for value in sweep.stored
     )
@@ -199,19 +199,24 @@ def _lists_are_lists(sweep: Sweep) -> bool:
 
 
 def _bins_are_counted(sweep: Sweep) -> bool:
-    """Integers are, in some bins, and their weights are float64."""
-    counting = [r for r in sweep.reductions if r.op in _COUNTING]
-    kinds = [[sweep.types[arg] for arg in r.args] for r in counting]
-    return all(r.op in _COUNTING or not r.bins for r in sweep.reductions) and all(
-        r.bins > 0
-        and np.dtype(numbers.dtype).kind in "iu"
-        and not numbers.row
-        and all(one == _WEIGHT for one in weights)
-        for r, (numbers, *weights) in zip(counting, kinds, strict=True)
-    )
+    """Integers are, or values between edges, in some bins; and their weights are float64."""
+    for reduction in sweep.reductions:
+        kinds = [sweep.types[arg] for arg in reduction.args]
+        if (reduction.op in _COUNTING) != (reduction.bins > 0):
+            return False
+        if not reduction.bins:
+            continue
+        if REDUCERS[reduction.op].held:
+            if kinds.pop().row != (reduction.bins + 1,):
+                return False
+        elif np.dtype(kinds[0].dtype).kind not in "iu":
+            return False
+        if kinds[0].row or any(one != _WEIGHT for one in kinds[1:]):
+            return False
+    return True
 
 
-_COUNTING = ("bincount", "weighted_bincount")
+_COUNTING = ("bincount", "weighted_bincount", "histogram", "weighted_histogram")
 _WEIGHT = ValueType("float64")
 
 RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
@@ -253,7 +258,7 @@ ROW_RULES: tuple[tuple[str, Callable[[Sweep], bool]], ...] = (
     ("what has a value in each slot has rows of one extent at most", _own_arguments_are_rows),
     ("reductions are of all elements, or of rows of shape (k,) along axis 0", _axes_exist),
     ("lists of slots are int64 scalars of shape (m,)", _lists_are_lists),
-    ("integers are counted in bins, and their weights are float64", _bins_are_counted),
+    ("integers, or values between edges, are counted, and weights are float64", _bins_are_counted),
 )
 
 

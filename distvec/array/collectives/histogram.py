@@ -9,34 +9,25 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from distvec.array.collectives.core import (
     as_vector,
-    collective,
     common_session,
     least_and_greatest,
 )
 from distvec.array.collectives.counting import counts_below, weights_of
 from distvec.array.collectives.search import searchsorted
-from distvec.array.core.handle import check_session, host_array
+from distvec.array.core.handle import check_session, host_array, make
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import MOST_RANK, reshape
 from distvec.array.elementwise import array_among
 from distvec.array.indexing.getitem import get_item
 from distvec.array.statistics import std
-from ps_backend.program.collectives import HISTOGRAM
 from ps_backend.program.types import client_type
-
-
-class Bins(NamedTuple):
-    """The edges, and the first and last one if all bins have one width."""
-
-    edges: npt.NDArray[Any]
-    limits: tuple[Any, ...] = ()
 
 
 def histogram(
@@ -44,7 +35,7 @@ def histogram(
 ) -> tuple[Any, Any]:
     """Count the elements in each bin, or sum their weights; return counts and edges.
 
-    Two requests per server, lazy. If ``bins`` is a number (or a rule) and ``range`` is not given,
+    One request per server, lazy. If ``bins`` is a number (or a rule) and ``range`` is not given,
     the least and the greatest element are found first, an implicit evaluation. Weights are summed
     block by block: bitwise identical for any number of servers.
     """
@@ -55,19 +46,21 @@ def histogram(
     weight = None if weights is None else as_vector(session, weights)
     if weight is not None and weight.shape != values.shape:
         raise ValueError("weights should have the same shape as a.")
-    found = _bins(values, bins, range, weighted=weight is not None)
-    arrays = [values] if weight is None else [values, weight]
-    kind = np.dtype(np.int64 if weight is None else np.float64)
-    made = client_type(kind, (len(found.edges) - 1,))
-    operands = found.edges, np.array(found.limits, np.float64)
-    (counts,) = collective(HISTOGRAM, arrays, operands, [made])
+    edges = _bins(values, bins, range, weighted=weight is not None)
+    name, operands = "histogram", [values, edges]
+    if weight is not None:
+        name, operands = "weighted_histogram", [values, weight.astype(np.float64), edges]
+    kind, number = np.dtype(np.int64 if weight is None else np.float64), len(edges) - 1
+    if number:
+        counts = make(values, name, operands, client_type(kind, (number,)), (None, number))
+    else:
+        counts = host_array(values, np.zeros(0, kind))
     if weight is not None:
         counts = counts.astype(weight.dtype)
-    edges = host_array(counts, found.edges)
     if density:
-        widths = np.diff(found.edges).astype(np.float64)
+        widths = np.diff(edges).astype(np.float64)
         counts = elementwise(counts, "divide", counts, widths) / counts.sum()
-    return counts, edges
+    return counts, host_array(counts, edges)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
@@ -76,11 +69,11 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     values = as_vector(session, a)
     if values.dtype == np.bool_:
         values = values.astype(np.uint8)
-    edges = _bins(values, bins, range, weighted=weights is not None).edges
+    edges = _bins(values, bins, range, weighted=weights is not None)
     return host_array(values, edges)
 
 
-def _bins(x: Arithmetic, bins: Any, range: Any, *, weighted: bool) -> Bins:
+def _bins(x: Arithmetic, bins: Any, range: Any, *, weighted: bool) -> npt.NDArray[Any]:
     """``ValueError`` and ``TypeError`` as NumPy's."""
     if isinstance(bins, str):
         if bins not in _WIDTHS:
@@ -97,7 +90,7 @@ def _bins(x: Arithmetic, bins: Any, range: Any, *, weighted: bool) -> Bins:
         edges = np.asarray(_read_edges(x, bins))
         if np.any(edges[:-1] > edges[1:]):
             raise ValueError("`bins` must increase monotonically, when an array")
-        return Bins(edges)
+        return edges
     try:
         count = operator.index(bins)
     except TypeError:
@@ -140,15 +133,14 @@ def _evaluate_end(end: Any) -> Any:
     return end.session.evaluate_implicitly(end, "an end of a range") if is_lazy else end
 
 
-def _of_one_width(x: Arithmetic, first: Any, last: Any, count: int) -> Bins:
+def _of_one_width(x: Arithmetic, first: Any, last: Any, count: int) -> npt.NDArray[Any]:
     kind = np.result_type(first, last, x.dtype)
     if kind.kind in "iu":
         kind = np.result_type(kind, float)
     edges = np.linspace(first, last, count + 1, endpoint=True, dtype=kind)
     if np.any(edges[:-1] >= edges[1:]):
         raise ValueError(f"Too many bins for data range. Cannot create {count} finite-sized bins.")
-    limits = (first, last) if x.dtype.kind != "f" else (kind.type(first), kind.type(last))
-    return Bins(edges, limits)
+    return edges
 
 
 # --- rules for the number of bins ---------------------------------------------------------------

@@ -219,23 +219,32 @@ def weigh(numbers: Any, weights: Any, size: int, level: int, spare: Any, sums: A
 
 
 @njit(cache=True, nogil=True)
-def histogram(
-    values: Any, edges: Any, first: float, last: float, scale: float, counts: Any
-) -> None:
-    """Add to ``counts`` how many values are in each of the bins of one width.
+def bin_numbers(values: Any, edges: Any, scale: float, numbers: Any) -> None:
+    """Between which two edges each value is, the last one included; -1 outside of all, and for NaN.
 
-    Those outside of ``first .. last``, and NaN, are in none. The product with ``scale``, bins by
-    their common width, may be one bin off where a value is at an edge: the edges decide.
+    ``scale``, bins by the whole width, is nearly always right where all bins have one width. Where
+    the edges show that it is wrong, they are searched, without a branch on values.
     """
-    top = len(counts) - 1
-    for value in values:
-        if value >= first and value <= last:
-            number = min(int((value - first) * scale), top)
-            if value < edges[number]:
-                number -= 1
-            elif number != top and value >= edges[number + 1]:
-                number += 1
-            counts[number] += 1
+    count, bins = len(edges), len(edges) - 1
+    first, last = edges[0], edges[bins]
+    misses = 0
+    for k in range(len(values)):
+        value = values[k]
+        if not (value >= first and value <= last):
+            numbers[k] = -1
+            continue
+        if misses * 8 <= k + 64:
+            number = min(int((value - first) * scale), bins - 1)
+            if value >= edges[number] and (number == bins - 1 or value < edges[number + 1]):
+                numbers[k] = number
+                continue
+            misses += 1
+        low, left = 0, count
+        while left > 1:
+            half = left // 2
+            low = low + half if edges[low + half] <= value else low
+            left -= half
+        numbers[k] = min(low, bins - 1)
 
 
 _DIGITS = 256

@@ -13,8 +13,6 @@ Array = npt.NDArray[Any]
 
 COMPILED_FROM = 1 << 16
 """Elements from which compiled loops are used."""
-_SORTED = 1 << 16
-"""Elements that are sorted at a time, as the edges are looked up in them: they fit the cache."""
 _CELLS = 1 << 15
 """Bins of all blocks that NumPy counts at once."""
 
@@ -86,54 +84,20 @@ class Weights:
         return nodes[0, :-1]
 
 
-def histogram(
-    values: Array, edges: Array, limits: tuple[float, ...], counts: Array, *, compiled: bool
-) -> None:
-    """Add to ``counts`` how many values are between two edges, the last one included.
-
-    ``limits``: where bins of one width begin and end; else nothing.
-    """
-    if not limits:
-        for low in range(0, len(values), _SORTED):
-            counts += np.diff(_places(np.sort(values[low : low + _SORTED]), edges))
-        return
-    wide, exact = values.astype(np.float64, copy=False), edges.astype(np.float64)
-    first, last = limits
-    scale = len(counts) / (last - first)
-    if compiled and np.isfinite(scale):
+def bin_numbers(values: Array, edges: Array, *, compiled: bool) -> Array:
+    """Between which two edges each value is, the last one included; those outside are in bin -1."""
+    bins, kind = len(edges) - 1, np.result_type(values, edges)
+    exact = edges.astype(kind, copy=False)
+    if compiled and kind.kind == "f":
         from ps_backend.kernels.collectives import compiled as loops
 
-        loops.histogram(wide, exact, first, last, scale, counts)
-        return
-    kept = wide[(wide >= limits[0]) & (wide <= limits[1])]
-    counts += np.bincount(_numbers(kept, exact, *limits), minlength=len(counts))
-
-
-def weighted_histogram(
-    values: Array, weights: Array, edges: Array, limits: tuple[float, ...]
-) -> Array:
-    """The sum of the weights, float64, of what is between two edges, the last one included."""
-    heavy = weights.astype(np.float64, copy=False)
-    if not limits:
-        order = np.argsort(values, kind="stable")
-        running = np.concatenate(([0.0], np.cumsum(heavy[order])))
-        return np.diff(running[_places(values[order], edges)])
-    wide, exact = values.astype(np.float64, copy=False), edges.astype(np.float64)
-    inside = (wide >= limits[0]) & (wide <= limits[1])
-    return np.bincount(_numbers(wide[inside], exact, *limits), heavy[inside], len(edges) - 1)
-
-
-def _places(ascending: Array, edges: Array) -> Array:
-    """How many elements are before each edge, those equal to the last one included there."""
-    before = np.searchsorted(ascending, edges[:-1], "left")
-    return np.append(before, np.searchsorted(ascending, edges[-1:], "right"))
-
-
-def _numbers(values: Array, edges: Array, first: float, last: float) -> Array:
-    """The bin of one width that each value within them is in; the edges decide."""
-    bins = len(edges) - 1
-    found = ((values - first) / (last - first) * bins).astype(np.int64)
-    found[found == bins] -= 1
-    found[values < edges[found]] -= 1
-    found[(values >= edges[found + 1]) & (found != bins - 1)] += 1
-    return found
+        numbers = np.empty(len(values), np.int64)
+        wide, far = values.astype(np.float64, copy=False), exact.astype(np.float64)
+        with np.errstate(all="ignore"):
+            scale = bins / (far[-1] - far[0])
+        loops.bin_numbers(wide, far, scale if np.isfinite(scale) else 0.0, numbers)
+        return numbers
+    numbers = np.searchsorted(exact, values.astype(kind, copy=False), side="right") - 1
+    numbers[values == exact[-1]] = bins - 1
+    numbers[numbers == bins] = -1
+    return numbers
