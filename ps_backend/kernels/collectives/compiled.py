@@ -23,6 +23,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 _AHEAD = 128
+_NEAR = 1 << 15  # elements that are in the cache
 _I32 = ir.IntType(32)
 _BYTE_POINTER = ir.IntType(8).as_pointer()
 
@@ -73,6 +74,10 @@ def assign_at(out: Any, low: int, wanted: Any, values: Any) -> None:
 def add_at(out: Any, low: int, wanted: Any, values: Any) -> None:
     """``out[wanted[k] - low] += values[k]``, one after the other."""
     count = len(wanted)
+    if len(out) <= _NEAR:
+        for k in range(count):
+            out[np.uint64(wanted[k] - low)] += values[k]
+        return
     for k in range(count):
         _prefetch(out, wanted[min(k + _AHEAD, count - 1)] - low)  # type: ignore[call-arg]
         out[wanted[k] - low] += values[k]

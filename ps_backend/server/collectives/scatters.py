@@ -91,6 +91,9 @@ def _leave(phase: Phase) -> None:
     _, has_base = phase.params
     index, *values = phase.inputs[has_base:]
     made = phase.call.types.made
+    if _is_alone(phase):
+        verify_range(index, made.space.length)
+        return
     leave_pairs(phase, index, values[0] if values else None, made.space)
 
 
@@ -102,8 +105,26 @@ def _apply(phase: Phase) -> None:
     _begin(phase, out, phase.inputs[0] if has_base else phase.operands[0])
     low, _ = phase.range_of(made.space)
     ufunc = ufunc_of(way)
+    if _is_alone(phase):
+        index, *given = phase.inputs[has_base:]
+        for part in _pieces(len(index)):
+            some = index[part]
+            if some.min() < 0:
+                some = np.where(some < 0, some + made.space.length, some)
+            put(out, low, some, given[0][part] if given else phase.operands[-1], ufunc)
+            phase.pause()
+        return
     for indices, values in take_pairs(phase, (sent[0].row, sent[0].dtype) if sent else None):
         put(out, low, indices, phase.operands[-1] if values is None else values, ufunc)
+
+
+def _is_alone(phase: Phase) -> bool:
+    """Whether one server has all of it, and both phases in one call: pairs stay where they are."""
+    return phase.call.whole and len(phase.servers) == 1
+
+
+def _pieces(count: int) -> Iterator[slice]:
+    return (slice(low, min(low + _APPLIED, count)) for low in range(0, count, _APPLIED))
 
 
 def _begin(phase: Phase, out: Array, base: Array) -> None:
