@@ -1,4 +1,4 @@
-"""The task that reads a partition once: Arrow batches in, files and one small row out.
+"""The task that reads partitions once: Arrow batches in, files and one small row each out.
 
 Only a ``Descriptor`` of some hundred bytes stays in Spark's cache; each evaluation ships that
 instead of the data, and a partition lost with its executor is built again from Spark's lineage.
@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ _COLUMNS: dict[str, tuple[str, pa.DataType]] = {
     "error": ("string", pa.string()),
     "digest": ("long", pa.int64()),
     "layout": ("string", pa.string()),
+    "task": ("int", pa.int32()),
 }
 DESCRIPTOR_SCHEMA = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
 
@@ -66,6 +68,8 @@ class Descriptor(NamedTuple):
     error: str | None
     digest: int = 0
     layout: str = ""
+    task: int = 0
+    """The number of the task that read it, with others perhaps."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +232,7 @@ class Collector:
 
 
 def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The task for ``mapInArrow``: read the whole partition, write its files, yield a Descriptor.
+    """The task for ``mapInArrow``: write the files of each partition, yield its Descriptor.
 
     Bad rows do not raise here: Spark would retry them and bury the reason in a Java trace. The
     input is read to its end in any case, or Spark would throw the Python worker away.
@@ -236,19 +240,35 @@ def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("build runs inside a Spark task; use Objective on the driver")
-    collector = Collector(context.partitionId(), request.rule, request.order, request.names)
+    collector: Collector | None = None
     for batch in batches:
-        collector.add(batch)
-    yield _descriptor_batch(_finish(collector, request, context.taskAttemptId()))
+        for partition, rows in _by_partition(batch):
+            if collector is None or collector.partition != partition:
+                if collector is not None:
+                    yield _descriptor_batch(_finish(collector, request, context))
+                collector = Collector(partition, request.rule, request.order, request.names)
+            collector.add(rows)
+    if collector is not None:
+        yield _descriptor_batch(_finish(collector, request, context))
 
 
-def _finish(collector: Collector, request: BuildRequest, attempt: int) -> Descriptor:
-    partition = collector.partition
-    if collector.error is not None or collector.count == 0:
-        return Descriptor(partition, "", 0, 0, 0, 0, 0.0, [], collector.error)
+def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each partition in turn, which lie together."""
+    if not batch.num_rows:
+        return
+    numbers = batch.column("partition").to_numpy()
+    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), numbers.size]
+    for start, end in pairwise(starts):
+        yield int(numbers[start]), batch.slice(start, end - start)
+
+
+def _finish(collector: Collector, request: BuildRequest, context: TaskContext) -> Descriptor:
+    partition, task = collector.partition, context.partitionId()
+    if collector.error is not None:
+        return Descriptor(partition, "", 0, 0, 0, 0, 0.0, [], collector.error, task=task)
     block = collector.block(request.dtype, compact=request.compact)
-    # Two copies of one task must not write the same files, and one task may build two partitions.
-    name = f"{partition}-{attempt}-{uuid.uuid4().hex}"
+    # Two copies of one task must not write the same files.
+    name = f"{partition}-{context.taskAttemptId()}-{uuid.uuid4().hex}"
     path = os.path.join(scratch_directory(), request.dataset, name)
     save(block, path)
     return Descriptor(
@@ -263,6 +283,7 @@ def _finish(collector: Collector, request: BuildRequest, attempt: int) -> Descri
         error=None,
         digest=collector.digest,
         layout=block.rows.layout,
+        task=task,
     )
 
 

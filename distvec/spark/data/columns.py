@@ -68,6 +68,24 @@ def select_columns(data: DataFrame, columns: Columns, order: str = "") -> DataFr
     return rows
 
 
+def join_partitions(rows: DataFrame, tasks: int | None) -> DataFrame:
+    """The rows in so many partitions at most, without a shuffle; None: in as many as they have.
+
+    The new column ``partition`` has the number of the partition that a row was in. Rows of one
+    partition stay together, in their order.
+    """
+    numbered = rows.select(F.spark_partition_id().alias("partition"), "*")
+    plan = numbered._jdf.queryExecution().optimizedPlan()
+    if plan.getClass().getSimpleName() == "LocalRelation":  # which would have them all in one
+        frame = rows.sparkSession._jsparkSession.createDataFrame(
+            rows._jdf.javaRDD(), rows._jdf.schema()
+        )
+        numbered = DataFrame(frame, rows.sparkSession).select(
+            F.spark_partition_id().alias("partition"), "*"
+        )
+    return numbered if tasks is None else numbered.coalesce(tasks)
+
+
 def _partitions(data: DataFrame) -> int:
     """As many as the data has: a shuffle of rows would make 200, most of them small."""
     return data.rdd.getNumPartitions()

@@ -23,15 +23,17 @@ from pyspark.sql import DataFrame, SparkSession
 from distvec.losses.labels import LabelRule
 from distvec.spark.data.blocks import BlockMissing, remove
 from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
-from distvec.spark.data.columns import Columns, select_columns
+from distvec.spark.data.columns import Columns, join_partitions, select_columns
 from distvec.spark.data.rows import sizes_differ
 from distvec.spark.jobs.application import (
     executor_ids,
     free_slots_by_executor,
     has_stopped,
     is_local,
+    most_slots,
 )
 from distvec.spark.jobs.failures import describe_failure
+from distvec.spark.jobs.interpreter import use_workers_of_sql
 
 _LOPSIDED = 2.0
 """So many times the turns that evenly spread blocks would need are too many."""
@@ -111,16 +113,15 @@ class Dataset:
         self._rdd: RDD[Any] | None = None
         self._grouped_by = 0
         """Tasks that the partitions were last shared out among, as there were fewer."""
-        self._together = False
-        """Is each group's share read as one, by one task?"""
-        self._digests: list[int] | None = None
+        self._digests: dict[int, int] | None = None
+        """By partition that has rows."""
         self._has_warned = False
         self._paths: list[str] = []
         self._settled: tuple[object, str] | None = None
         request = BuildRequest(self._name, rule, dtype, order, compact, columns.feature_names)
-        self._source = select_columns(data, columns, order).mapInArrow(
-            functools.partial(build, request), DESCRIPTOR_SCHEMA
-        )
+        rows = select_columns(data, columns, order)
+        joined = join_partitions(rows, most_slots(self.spark.sparkContext))
+        self._source = joined.mapInArrow(functools.partial(build, request), DESCRIPTOR_SCHEMA)
         try:
             known = self._materialise()
             self.labels = check_descriptors(known, rule)
@@ -128,19 +129,17 @@ class Dataset:
         except BaseException:
             self.close()
             raise
-        self.partitions = len(known)
         self._learn(known)
         self.rows = sum(one.rows for one in known)
         self.nnz = sum(one.nnz for one in known)
-        self.size = next(one.features for one in known if one.rows)
+        self.size = known[0].features
         self.weight_sum = float(sum(one.weight_sum for one in known))
         if self._is_local:
             # No call to Spark from a finalizer: it may run in the midst of another.
             weakref.finalize(self, remove, sorted(self._directories))
 
     def run(self, task: Callable[[Iterable[Descriptor]], Iterable[T]]) -> list[T]:
-        """One Spark job: ``task`` on each partition's descriptor; in partition order, unless groups
-        were read together."""
+        """One Spark job: ``task`` on the descriptors of the partitions that were read together."""
         return collect(self.check_usable().mapPartitions(task))
 
     def run_on_blocks(self, task: Callable[[Descriptor], T]) -> list[T]:
@@ -155,16 +154,22 @@ class Dataset:
         results.sort(key=itemgetter(0))
         return [one for _, one in results if not isinstance(one, _Missing)]
 
-    def group(self, tasks: int) -> Groups:
-        """The partitions shared out among ``tasks`` tasks at most. One Spark job.
+    @property
+    def tasks(self) -> int:
+        """How many tasks read the rows, each those of one partition or of several."""
+        return 0 if self._rdd is None else self._rdd.getNumPartitions()
 
-        It is a job so that Spark reads again what was lost before tasks that stay need it: they
-        hold the slots which that takes.
+    def group(self, tasks: int) -> Groups:
+        """The partitions shared out among ``tasks`` tasks at most. One Spark job, or none.
+
+        On a cluster it is a job so that Spark reads again what was lost before tasks that stay need
+        it: they hold the slots which that takes.
         """
-        rdd = self.check_usable()
-        self._grouped_by = tasks if tasks < self.partitions else 0
-        if tasks < rdd.getNumPartitions():
-            rdd = rdd.coalesce(tasks)
+        fewer = tasks < self.tasks
+        self._grouped_by = tasks if fewer else 0
+        rdd = self._numbered(tasks if fewer else None)
+        if self._is_local and not fewer:
+            return Groups(rdd, [list(members) for members in self._members])
         return Groups(rdd, collect(rdd.mapPartitions(_numbers)))
 
     @property
@@ -174,12 +179,15 @@ class Dataset:
 
     def check_usable(self) -> RDD[Descriptor]:
         """The descriptors; ValueError or RuntimeError that says why they cannot be had."""
+        return self._numbered(None)
+
+    def _numbered(self, tasks: int | None) -> RDD[Descriptor]:
         if self._rdd is None:
             raise ValueError("the data was closed; make a new objective from the DataFrame")
         if has_stopped(self.spark.sparkContext):
             raise RuntimeError("the SparkContext of the data was stopped; make a new objective")
-        number = _as_numbered if self._together else _number_partitions
-        return self._rdd.mapPartitionsWithIndex(functools.partial(number, self._digests))
+        rdd = self._rdd if tasks is None else self._rdd.coalesce(tasks)
+        return rdd.mapPartitions(functools.partial(_as_known, self._digests or {}))
 
     def retry_missing(self, attempt: Callable[[], T]) -> T:
         """What ``attempt`` returns, once it raises BlockMissing no more.
@@ -205,7 +213,7 @@ class Dataset:
         """
         # Wait until the old descriptors are dropped, or they would be found again.
         self._unpersist(wait=True)
-        before, self._digests = self._digests or [], None
+        before, self._digests = self._digests or {}, None
         try:
             known = self._materialise()
         except BaseException:
@@ -251,28 +259,29 @@ class Dataset:
             )
 
     def _materialise(self) -> list[Descriptor]:
-        self._together = self._grouped_by > 0 and not self._is_local
         rdd: RDD[Any] = self._source.rdd
-        if self._together:
-            numbered = rdd.mapPartitionsWithIndex(functools.partial(_number_partitions, None))
-            rdd = numbered.coalesce(self._grouped_by)
+        if self._grouped_by and not self._is_local:
+            rdd = rdd.coalesce(self._grouped_by)
         self._rdd = rdd.persist(StorageLevel.MEMORY_AND_DISK)
-        known = collect(self.check_usable())
+        known = [Descriptor(*row) for row in collect(self._rdd)]
         self._directories.update(os.path.dirname(one.path) for one in known if one.path)
         return sorted(known)
 
     def _learn(self, known: list[Descriptor]) -> None:
-        self._digests = [one.digest for one in known]
-        self._paths = [one.path for one in known if one.path]
-        self.filled = sum(one.rows > 0 for one in known)
+        self._digests = {one.partition: one.digest for one in known}
+        self._paths = [one.path for one in known]
+        self._members: list[list[int]] = [[] for _ in range(self.tasks)]
+        for one in known:
+            self._members[one.task].append(one.partition)
+        self.filled = len(known)
         """How many partitions have rows."""
-        self.layouts = {one.partition: one.layout for one in known if one.rows}
+        self.layouts = {one.partition: one.layout for one in known}
         """By partition that has rows: in which order products take its elements, and why."""
 
-    def _compare(self, before: list[int], known: list[Descriptor]) -> None:
+    def _compare(self, before: dict[int, int], known: list[Descriptor]) -> None:
         """Warn once if rows are elsewhere than before; RuntimeError if they are others."""
-        now = [one.digest for one in known]
-        if (sum(now) - sum(before)) % 2**64:
+        now = {one.partition: one.digest for one in known}
+        if (sum(now.values()) - sum(before.values())) % 2**64:
             self._digests = before
             raise RuntimeError(
                 f"the data changed when Spark recomputed it: {sum(one.rows for one in known)} "
@@ -296,6 +305,7 @@ class Dataset:
 def collect(rdd: RDD[T]) -> list[T]:
     """``rdd.collect()``; RuntimeError with the reason in a line if its job fails."""
     try:
+        use_workers_of_sql(rdd)
         return rdd.collect()
     except (PySparkException, Py4JJavaError) as error:
         raise RuntimeError(f"a Spark job failed: {describe_failure(error)}") from error
@@ -309,15 +319,14 @@ def check_descriptors(known: list[Descriptor], rule: LabelRule) -> list[float]:
     for one in known:
         if one.error:
             raise ValueError(one.error)
-    filled = [one for one in known if one.rows]
-    if not filled:
+    if not known:
         raise ValueError("the data has no rows; a loss needs at least one")
-    for one in filled:
-        if one.features != filled[0].features:
-            reason = sizes_differ(one.features, filled[0].features)
+    for one in known:
+        if one.features != known[0].features:
+            reason = sizes_differ(one.features, known[0].features)
             raise ValueError(f"partition {one.partition}, row 0: {reason}")
-    labels = rule.check_all({one.partition: one.labels for one in filled})
-    if not sum(one.weight_sum for one in filled) > 0.0:
+    labels = rule.check_all({one.partition: one.labels for one in known})
+    if not sum(one.weight_sum for one in known) > 0.0:
         raise ValueError("the weights sum to 0; at least one must be positive")
     return labels
 
@@ -333,36 +342,21 @@ def _on_blocks(
     task: Callable[[Descriptor], T], descriptors: Iterable[Descriptor]
 ) -> Iterator[tuple[int, T | _Missing]]:
     for one in descriptors:
-        if one.rows:
-            try:
-                yield one.partition, task(one)
-            except BlockMissing:
-                yield one.partition, _Missing(one.path)
+        try:
+            yield one.partition, task(one)
+        except BlockMissing:
+            yield one.partition, _Missing(one.path)
 
 
-def _number_partitions(
-    digests: list[int] | None, partition: int, rows: Iterable[Any]
-) -> Iterator[Descriptor]:
-    """Descriptors with their partition's number: one built again in a group has its task's.
-
-    One whose rows are others than those known has no files, so that all is read again.
-    """
-    return _as_numbered(
-        digests, 0, (Descriptor(*row)._replace(partition=partition) for row in rows)
-    )
-
-
-def _as_numbered(
-    digests: list[int] | None, _: int, rows: Iterable[Descriptor]
-) -> Iterator[Descriptor]:
-    """As ``_number_partitions``, of descriptors that have the numbers of their partitions."""
-    for descriptor in rows:
-        changed = digests is not None and descriptor.digest != digests[descriptor.partition]
-        yield descriptor._replace(path=_CHANGED, rows=1) if changed else descriptor
+def _as_known(digests: dict[int, int], rows: Iterable[Any]) -> Iterator[Descriptor]:
+    """One whose rows are others than those known has no files, so that all is read again."""
+    for descriptor in map(Descriptor._make, rows):
+        is_known = descriptor.digest == digests.get(descriptor.partition)
+        yield descriptor if is_known else descriptor._replace(path=_CHANGED, rows=1)
 
 
 def _numbers(group: Iterable[Descriptor]) -> list[list[int]]:
-    return [sorted(one.partition for one in group if one.rows)]
+    return [sorted(one.partition for one in group)]
 
 
 def _remove_here(directories: list[str], _: int) -> None:

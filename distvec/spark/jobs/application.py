@@ -66,6 +66,14 @@ def all_slots(context: SparkContext) -> int:
     return int(jvm.maxNumConcurrentTasks(jvm.resourceProfileManager().defaultResourceProfile()))
 
 
+def most_slots(context: SparkContext) -> int | None:
+    """``all_slots``, or None if executors may still come."""
+    grows = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
+    if not is_local(context.master) and (grows or awaits_executors(context)):
+        return None
+    return max(1, all_slots(context))
+
+
 def awaits_executors(context: SparkContext) -> bool:
     """Are executors on their way that the application was promised, as far as can be known?"""
     conf, have, master = context.getConf(), len(slots(context)), context.master or ""

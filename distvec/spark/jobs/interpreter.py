@@ -70,6 +70,26 @@ def use_driver_python(data: DataFrame | RDD[Any]) -> None:
             _field(function, "pythonExec").set(function, sys.executable)
 
 
+_OF_SQL = "SPARK_SIMPLIFIED_TRACEBACK"
+"""Spark's SQL sets this in the environment of its Python workers, unless told otherwise."""
+
+
+def use_workers_of_sql(rdd: RDD[Any]) -> None:
+    """Let the functions of ``rdd`` run in the Python workers that SQL has already.
+
+    A worker runs functions of one environment, and another one takes a second to load distvec.
+    """
+    environment = rdd.context.environment
+    before = environment.get(_OF_SQL)
+    environment[_OF_SQL] = "1"
+    try:
+        _ = rdd._jrdd  # the functions go to Java, with the environment
+    finally:
+        del environment[_OF_SQL]
+        if before is not None:
+            environment[_OF_SQL] = before
+
+
 def _may_choose_python(context: SparkContext) -> bool:
     """May the tasks run in another Python than Spark chose?"""
     here = context.master is not None and _ON_THIS_MACHINE.fullmatch(context.master) is not None

@@ -323,7 +323,7 @@ def serve(orders: TaskSpec, descriptors: Iterable[Descriptor]) -> Iterator[int]:
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("serve runs inside a Spark task; call the objective on the driver")
-    filled = sorted(one for one in descriptors if one.rows)
+    filled = sorted(descriptors)
     _check_complete(filled, orders.groups[context.partitionId()])
     if filled:
         # The driver wants no more of this task, or the mailbox went with its server.

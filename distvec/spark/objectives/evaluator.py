@@ -136,7 +136,7 @@ class StandingTasks:
         self._data.check_usable()
         self._data.settle(self._ps.generations)
         free = free_slots(self._data.spark.sparkContext)
-        tasks = min(self._data.partitions, max(1, free))
+        tasks = min(self._data.tasks, max(1, free))
         job = StandingTasksJob(self._ps, self._data, self._work, tasks)
         self._job = job  # so that it is stopped whatever happens
         if not job.is_ready():

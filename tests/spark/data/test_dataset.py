@@ -14,7 +14,7 @@ from pyspark.sql import Row, functions
 from distvec.losses.labels import Signs
 from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
-from distvec.spark.data.columns import Columns, feature_names, select_columns
+from distvec.spark.data.columns import Columns, feature_names, join_partitions, select_columns
 from distvec.spark.data.dataset import Dataset, needs_moving
 from distvec.spark.jobs.application import is_local
 
@@ -110,20 +110,32 @@ def test_rebuilt_after_its_files_are_gone(spark):
     data.close()
 
 
+def test_joined_partitions_keep_their_rows_and_their_numbers(spark):
+    numbers = spark.range(0, 20, 1, 5)
+    values = spark.sql("SELECT * FROM VALUES " + ", ".join(f"({k}L)" for k in range(6)) + " t(id)")
+    for rows, partitions in ((numbers, 5), (values, 2), (values.union(numbers), 7)):
+        joined = join_partitions(rows, 2)
+        assert joined.rdd.getNumPartitions() == 2
+        found = [tuple(row) for row in joined.collect()]
+        assert found == [tuple(row) for row in join_partitions(rows, None).collect()]
+        assert len({partition for partition, _ in found}) == partitions
+        assert [number for _, number in found] == [row.id for row in rows.collect()]
+
+
 def test_groups_share_out_the_partitions_also_where_they_are_lost(spark):
     data = dataset(spark, [[], [(X, 1.0)], [(X, 0.0)], [(X, 0.0), (X, 1.0)]])
     expected = data.run(rows_of)
-    for lost in (False, True):
+    for tasks, lost in itertools.product((2, 1), (False, True)):
         if lost:
             # As after the loss of an executor: Spark builds them again in the tasks of the groups.
             data._rdd.unpersist(blocking=True).persist()
-        groups = data.group(2)
-        assert len(groups.members) == 2
+        groups = data.group(tasks)
+        assert len(groups.members) == tasks
         assert sorted(itertools.chain(*groups.members)) == [1, 2, 3]
         found = groups.run(lambda rows: [list(rows_of(rows))])
         assert [[number for number, *_ in group] for group in found] == groups.members
         assert sorted(itertools.chain(*found)) == expected
-    assert data.group(9).members == [[], [1], [2], [3]]
+    assert data.group(9).members == [[1], [2, 3]]  # there are two slots
     data.close()
 
 

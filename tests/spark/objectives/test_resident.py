@@ -131,7 +131,7 @@ def test_blocks_that_vanished_are_built_again(loss, ps):
 def test_lost_partitions_are_built_again_by_tasks_that_serve_several(loss, ps):
     w = ps.ones(loss.dimension)
     first = bits(loss(w))
-    assert loss._evaluator.standing_tasks._job.tasks < loss.data.partitions
+    assert loss._evaluator.standing_tasks._job.tasks < loss.data.filled
     loss._evaluator.standing_tasks.close()
     loss.data._rdd.unpersist(blocking=True).persist()
     assert bits(loss(w)) == first
