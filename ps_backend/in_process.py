@@ -1,11 +1,19 @@
-"""The server in the client's own process: same messages, same service, no sockets."""
+"""The server in the client's own process: same messages, same service, no sockets.
+
+Small programs that have run before take no message either: see ``client/programs.py``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
+
+import numpy as np
+import numpy.typing as npt
 
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget, server_count
 from ps_backend.client import Client
+from ps_backend.program.sweep import SweepCall
 from ps_backend.server.commands.command import Payload
 from ps_backend.server.service import Service
 from ps_backend.transport.base import Answer
@@ -48,6 +56,12 @@ class InProcess:
         return done
 
     promise = start
+
+    def run_small(
+        self, sender: pb.Request, calls: Sequence[SweepCall], frees: Sequence[int]
+    ) -> list[npt.NDArray[np.generic]] | None:
+        """As ``Service.run_small``: small programs that ran before need no message here."""
+        return self.service.run_small(sender, calls, frees)
 
     def close(self) -> None:
         """Nothing to end."""

@@ -150,6 +150,21 @@ class FanOut:
         """Free these with the next messages. Takes no lock: finalizers call it, in any thread."""
         self._noted.extend(buffers)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was sent that is not awaited yet."""
+        return not self._unawaited
+
+    def take_frees(self) -> list[int]:
+        """What is to be freed on all servers, for who tells them now."""
+        fresh: list[int] = []
+        while self._noted:
+            try:
+                fresh.append(self._noted.popleft())
+            except IndexError:  # another thread took the last
+                break
+        return fresh
+
     def take_back(self, buffers: Sequence[int], servers: Iterable[int]) -> None:
         """Free what a request made on ``servers``, as it failed on another one.
 
@@ -258,12 +273,7 @@ class FanOut:
             self._counters.count_wait(time.perf_counter() - began)
 
     def _hand_out_frees(self, messages: Mapping[int, Message]) -> None:
-        fresh = []
-        while self._noted:
-            try:
-                fresh.append(self._noted.popleft())
-            except IndexError:  # another thread took the last
-                break
+        fresh = self.take_frees()
         for server, link in enumerate(self.links):
             waiting = link.note_frees(fresh)
             if waiting > _MOST_WAITING_FREES and server not in messages:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +13,7 @@ from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import After, FanOut, Replies
 from ps_backend.client.requests import Requests
 from ps_backend.client.server_link import Message
+from ps_backend.client.signals import defer_signals
 from ps_backend.program.partials import Run, concatenate, finished, partial_types
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Program, SweepCall
@@ -18,6 +21,11 @@ from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_call, encode_collective, encode_sweep, note_sweep
 
 _MOST_REMEMBERED = 4096
+_NUMBER_BYTES, _REPLY_BYTES = 8, 9
+"""Of the numbers of a request, and of a reply without partial results."""
+
+RunSmall = Callable[[pb.Request, Sequence[SweepCall], Sequence[int]], list[np.ndarray] | None]
+"""Runs calls on a server of this process: see ``ps_backend.server.service``."""
 
 Ended = Callable[[Exception | None], None]
 """Gets the error of a request whose replies have come, None if all is well."""
@@ -40,19 +48,34 @@ class Dispatcher:
         self._requests, self._fan_out, self._counters = requests, fan_out, counters
         self._servers = requests.servers
         self._routes: dict[tuple[Space, ...], _Route] = {}
+        transports = [link.transport for link in fan_out.links]
+        ways = [getattr(transport, "run_small", None) for transport in transports]
+        self._here: list[RunSmall] = [way for way in ways if way is not None]
+        """By server, if all are in this process."""
+        if len(self._here) < len(transports):
+            self._here.clear()
+        self._sender = requests.request()
+        self._header_bytes = self._sender.ByteSize() + _NUMBER_BYTES
+        self._call_bytes: dict[tuple[str, Space], int] = {}
 
     def run(
         self, program: Program, *, wait: bool, ended: Ended | None
     ) -> list[list[np.ndarray]] | None:
         """As ``Client.run``."""
-        calls = program.calls
+        calls, fan_out = program.calls, self._fan_out
         route = self._route(tuple([call.space for call in calls]))
         servers: Set[int] = route.shares.keys()
         if program.before or program.after:
             collectives = (*program.before, *program.after)
             servers = servers | {k for one in collectives for k in one.servers(self._servers)}
+        elif servers and self._here and fan_out.is_idle:
+            results = self._run_here(program, route)
+            if results is not None:
+                if ended is not None:
+                    ended(None)
+                return results if wait else None
         if not servers:
-            self._fan_out.note_frees(program.frees)
+            fan_out.note_frees(program.frees)
             if ended is not None:
                 ended(None)
             return [] if wait else None
@@ -66,20 +89,73 @@ class Dispatcher:
         after = self._after(program, new, ended)
         viewing = bool(program.before or program.after or [call for call in calls if call.views])
         if viewing:
-            self._fan_out.await_all()  # what servers fetch from one another is there, and stays
-            addresses = [link.transport.address for link in self._fan_out.links]
-            lives = [link.life for link in self._fan_out.links]  # of where they are now, or later
+            fan_out.await_all()  # what servers fetch from one another is there, and stays
+            addresses = [link.transport.address for link in fan_out.links]
+            lives = [link.life for link in fan_out.links]  # of where they are now, or later
             for server, message in messages.items():
                 message.request.run.peers.extend(addresses)
                 message.request.run.lives.extend(lives)
                 self._add_collectives(message.request.run, program, server)
         if not wait:
-            self._fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
+            fan_out.send_unawaited(messages, after=after, quiet=ended is not None)
             if viewing:
-                self._fan_out.await_all()
+                fan_out.await_all()
             return None
-        replies = self._fan_out.send(messages, after=after)
+        replies = fan_out.send(messages, after=after)
         return _assemble(program, route.holders, self._servers, replies)
+
+    def _run_here(self, program: Program, route: _Route) -> list[list[np.ndarray]] | None:
+        """The results of a small program that the servers, all in this process, ran before.
+
+        None where they did not, or one refuses: then no output exists, and a message tells why.
+        It counts as the messages that it saves.
+        """
+        began = time.perf_counter()
+        counters, fan_out, calls = self._counters, self._fan_out, program.calls
+        made: dict[int, list[np.ndarray]] = {}
+        counts: list[tuple[int, int, int, float]] = []
+        with defer_signals():
+            frees = fan_out.take_frees()
+            for server, link in enumerate(fan_out.links):
+                numbers = route.shares.get(server, ())
+                if not (numbers or frees):
+                    continue
+                own = calls if len(numbers) == len(calls) else [calls[k] for k in numbers]
+                start, found = time.perf_counter(), None
+                digests = [call.sweep.digest for call in own]
+                if not link.has_frees and link.known_sweeps.issuperset(digests):
+                    with suppress(Exception):  # the message that follows meets it, too
+                        found = self._here[server](self._sender, own, frees)
+                if found is None:
+                    fan_out.take_back(program.made, made)
+                    fan_out.take_back(frees, range(server, self._servers))
+                    return None
+                if numbers:
+                    made[server] = found
+                    sent = sum([self._bytes_of(call) for call in own], self._header_bytes)
+                    received = sum([one.nbytes + 2 for one in found], _REPLY_BYTES)
+                    counts.append((server, sent, received, time.perf_counter() - start))
+        left = {server: iter(arrays) for server, arrays in made.items()}
+        results = [
+            [_joined([next(left[server]) for server in holding]) for _ in call.sweep.partials]
+            for call, holding in zip(calls, route.holders, strict=True)
+        ]
+        fan_out.note_frees(program.frees)
+        for count in counts:
+            counters.count_message(*count)
+        counters.count_program(program)
+        counters.count_wait(time.perf_counter() - began)
+        return results
+
+    def _bytes_of(self, call: SweepCall) -> int:
+        """So many a call takes in a message."""
+        key = call.sweep.digest, call.space
+        found = self._call_bytes.get(key)
+        if found is None:
+            if len(self._call_bytes) >= _MOST_REMEMBERED:
+                self._call_bytes.clear()
+            found = self._call_bytes[key] = encode_call(call, full=False).ByteSize() + 2
+        return found
 
     def _add_collectives(self, body: pb.Run, program: Program, server: int) -> None:
         """The phases in which a server takes part."""
@@ -183,6 +259,10 @@ def _assemble(
             result.append(np.frombuffer(b"".join(parts), dtype))
         results.append(result)
     return results + kept
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _of_rows(

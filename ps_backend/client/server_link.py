@@ -213,6 +213,11 @@ class ServerLink:
             self._frees.extend(buffers)
             return len(self._frees)
 
+    @property
+    def has_frees(self) -> bool:
+        """Whether some wait for a message."""
+        return bool(self._frees)
+
     # --- sending ---
 
     def exchange(self, message: Message, *, recorded: bool) -> Call:

@@ -8,14 +8,19 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
 
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget
 from ps_backend.durability.stores import Store, open_store
 from ps_backend.errors import EpochFenced, PSError
+from ps_backend.program.sweep import SweepCall
 from ps_backend.server.bounds import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
+from ps_backend.server.commands.programs import run_small
 from ps_backend.server.commands.table import BUILT_IN, NAMED, load, table_of
 from ps_backend.server.fair_lock import FairLock
 from ps_backend.server.peers import Peers
@@ -201,6 +206,29 @@ class Service:
                 return _failure(error), True
 
         return session.reply_log(request.client).once(request.sequence, request.settled, run)
+
+    def run_small(
+        self, sender: pb.Request, calls: Sequence[SweepCall], frees: Sequence[int]
+    ) -> list[npt.NDArray[np.generic]] | None:
+        """Free, then run a program of a client in this process: its partial results.
+
+        None, and nothing done, unless this server has run each of the calls before, and they are
+        small: a message says all of it. Raises as the command does, and then no output exists.
+        """
+        session = self.sessions.get(sender.session)
+        if session.fenced or self.life.number:
+            return None
+        session.admit(sender.client, sender.key)
+        found = session.call_cache.find_calls(calls)
+        if found is None:
+            return None
+        if frees:
+            session.free(frees)
+        if not found:
+            return []
+        session.rounds.settle()
+        with session.lease:
+            return run_small(session, found)
 
     def attached(self, request: pb.Request) -> dict[str, object]:
         """What is held for the clients of a session; raises unless the sender is one of them."""

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
@@ -303,9 +303,13 @@ class ServerSession:
         """Admit the sender, and free what came along."""
         self.admit(request.client, request.key)
         if request.frees:
-            self.store.free(request.frees)
-            if self.keyed.by_number:
-                self.keyed.free(request.frees)
+            self.free(request.frees)
+
+    def free(self, buffers: Sequence[int]) -> None:
+        """Drop what a client holds no more."""
+        self.store.free(buffers)
+        if self.keyed.by_number:
+            self.keyed.free(buffers)
 
     def reply_log(self, client: str) -> ReplyLog:
         """What ``client`` was answered lately; ``SessionUnknown`` if it never joined here."""

@@ -12,7 +12,7 @@ from ps_backend.in_process import connect_in_process
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, Reduction, Sweep, SweepCall
 from ps_backend.program.types import ValueType, array_type
-from tests.ps_backend.helpers import DOT, axpy, dot, in_process, put
+from tests.ps_backend.helpers import DOT, Faulty, axpy, dot, in_process, put
 from tests.waiting import join_all
 
 SPACE = DenseSpace(5000)
@@ -224,7 +224,7 @@ def test_frees_may_come_from_finalizers_in_any_thread():
 def test_a_server_that_is_not_used_hears_of_its_frees(monkeypatch):
     monkeypatch.setattr("ps_backend.client.fan_out._MOST_WAITING_FREES", 5)
     tiny = DenseSpace(10)  # one block: held by the last server only
-    with connect_in_process(2) as client:
+    with Client([*map(Faulty, in_process(2))]) as client:
         held = [put(client, SPACE, values()) for _ in range(6)]
         x = put(client, tiny, np.ones(10))
         client.counters.reset()

@@ -16,7 +16,7 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
 from ps_backend.server.state.call_cache import MOST_ELEMENTS
-from tests.ps_backend.helpers import AXPY, DOT, axpy, dot, in_process, put
+from tests.ps_backend.helpers import AXPY, DOT, Faulty, axpy, dot, in_process, put
 from tests.ps_backend.sweeps import Builder
 
 SPACE = DenseSpace(3000)
@@ -26,19 +26,22 @@ Y = X[::-1].copy()
 
 
 @contextmanager
-def warm(servers: int = 2) -> Iterator[tuple[Client, int, int, list]]:
-    """A client of servers that know AXPY and DOT over SPACE; two vectors; the servers' sessions."""
+def warm(servers: int = 2, messages: bool = False) -> Iterator[tuple[Client, int, int, list]]:
+    """A client of servers that know AXPY and DOT over SPACE; two vectors; the servers' sessions.
+
+    ``messages``: nothing runs without one, as if the servers were elsewhere.
+    """
     transports = in_process(servers)
-    with Client(transports) as client:
+    with Client([*map(Faulty, transports)] if messages else transports) as client:
         x, y = put(client, SPACE, X), put(client, SPACE, Y)
         client.run(axpy(SPACE, 2.0, x, y, client.new_id()))
         client.run(dot(SPACE, x, y))
         yield client, x, y, [one.service.sessions.all()[0] for one in transports]
 
 
-@given(a=st.floats(-1e3, 1e3), servers=st.integers(1, 3))
-def test_it_gives_the_same(a, servers):
-    with warm(servers) as (client, x, y, sessions):
+@given(a=st.floats(-1e3, 1e3), servers=st.integers(1, 3), messages=st.booleans())
+def test_it_gives_the_same(a, servers, messages):
+    with warm(servers, messages) as (client, x, y, sessions):
         for short in (True, False):
             out = client.new_id()
             if not short:
@@ -73,6 +76,7 @@ def test_only_what_was_verified_runs_so():
         assert all(len(session.call_cache) == 2 for session in sessions), "that one is not small"
 
 
+@pytest.mark.parametrize("messages", [True, False], ids=["messages", "here"])
 @pytest.mark.parametrize("known", [True, False], ids=["known", "new"])
 @pytest.mark.parametrize(
     ("outputs", "second", "error"),
@@ -83,9 +87,9 @@ def test_only_what_was_verified_runs_so():
         pytest.param((7, 8), (1, 8), BufferLost, id="read before it is written"),
     ],
 )
-def test_it_refuses_the_same(known, outputs, second, error):
+def test_it_refuses_the_same(known, messages, outputs, second, error):
     """Ids 1 and 2 stand for the vectors, 7 and 8 for new ones."""
-    with warm(1) as (client, x, y, sessions):
+    with warm(1, messages) as (client, x, y, sessions):
         if not known:
             sessions[0].call_cache.clear()
         base = client.new_id()
@@ -97,6 +101,39 @@ def test_it_refuses_the_same(known, outputs, second, error):
         with pytest.raises(error):
             client.run(Program(tuple(calls)))
         assert len(sessions[0].store) == 3, "nothing was made"
+
+
+def test_nothing_is_encoded_in_the_process_of_the_servers(monkeypatch):
+    """And it counts as the messages that it saves, which free what is noted."""
+    counts = []
+    for messages in (True, False):
+        with warm(2, messages) as (client, x, y, sessions):
+            client.run(dot(SPACE, x, y))
+            client.counters.reset()
+            client.free([x])
+            with monkeypatch.context() as patched:
+                if not messages:
+                    for module in ("ps_backend.client.programs", "ps_backend.client.fan_out"):
+                        patched.setattr(f"{module}.pb", None)
+                client.run(dot(SPACE, y, y))
+                client.run(axpy(SPACE, 2.0, y, y, client.new_id()), wait=False)
+            client.wait()
+            assert [len(session.store) for session in sessions] == [3, 3]
+            counts.append(client.counters.snapshot())
+    sizes = [counted.pop("bytes_sent") + counted.pop("bytes_received") for counted in counts]
+    assert counts[0] == counts[1]
+    assert abs(sizes[0] - sizes[1]) < 0.1 * sizes[0], "but for the digits of the numbers"
+
+
+def test_what_one_server_refuses_no_server_keeps():
+    with warm(2) as (client, x, y, sessions):
+        sessions[1].store.free([y])
+        out = client.new_id()
+        with pytest.raises(BufferLost):
+            client.run(axpy(SPACE, 2.0, x, y, out))
+        client.run(dot(SPACE, x, x))
+        assert out not in sessions[0].store.find([out])
+        assert [len(session.store) for session in sessions] == [3, 2]
 
 
 def test_what_ends_with_a_session_ends_it_too():
