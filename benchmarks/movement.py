@@ -38,12 +38,18 @@ GOALS = {
     "sort int64": "1.8",
     "unique": "2",
     "bincount": "2",
+    "weighted bincount": "1",
+    "histograms of a tree": "1",
     "histogram": "2",
+    "weighted histogram": "1",
+    "add.at": "1",
     "quantile": "2",
     "gather": "1",
     "qr": "1",
 }
 """By operation: how many times as fast as NumPy it should be."""
+FEATURES, NODES = 8, 4
+"""Of a level of boosted trees, whose bins are bytes."""
 
 
 class Data:
@@ -55,17 +61,28 @@ class Data:
         self.integers = rng.integers(-(2**62), 2**62, n)
         self.labels = rng.integers(0, 1000, n)
         self.order = rng.permutation(n)
+        self.bins = rng.integers(0, 64, (n // FEATURES, FEATURES)).astype(np.uint8)
+        self.node = rng.integers(0, NODES, n // FEATURES)
+        self.gradient = rng.standard_normal(n // FEATURES)
         self.table = rng.standard_normal((rows, 64))
+
+
+def histograms_of_a_tree(bins: Any, node: Any, gradient: Any) -> list[Any]:
+    """Sums of gradients by node and bin, for each feature, as one types it."""
+    return [
+        np.bincount(node * 64 + bins[:, f], weights=gradient, minlength=NODES * 64)
+        for f in range(FEATURES)
+    ]
 
 
 def measure(options: argparse.Namespace) -> Report:
     """Each operation by each library, in turns."""
-    n, rows = (1_000_000, 50_000) if options.quick else (options.n, 1_000_000)
+    n, rows = (1_000_000, 50_000) if options.quick else (options.n, options.n // 20)
     data = Data(n, rows)
-    with dv.local(servers=SERVERS) as ps:
+    with dv.local(servers=options.servers) as ps:
         libraries = {"distvec": by_distvec(ps, data), "NumPy": by_numpy(data)}
         if installed("dask"):
-            libraries["dask.array"] = by_dask(data)
+            libraries["dask.array"] = by_dask(data, options.servers)
         cases = [
             Case(f"{library}, {name}", operations[name])
             for name in GOALS
@@ -82,7 +99,7 @@ def measure(options: argparse.Namespace) -> Report:
                 wanted = goal if library == "NumPy" else "3"
                 ratios.append(Ratio(f"speed over {library}, {name}", speed, f"at least {wanted}"))
     facts = not_measured("dask")
-    title = f"movements, n = {n:.0e}, {SERVERS} servers; qr of {rows:.0e} x 64"
+    title = f"movements, n = {n:.0e}, {options.servers} servers; qr of {rows:.0e} x 64"
     return Report(title, list(timings.values()), ratios, facts)
 
 
@@ -90,10 +107,16 @@ def by_distvec(ps: dv.Session, data: Data) -> Mapping[str, Operation]:
     """Results stay on the servers, but for those that are small."""
     x, k, labels = ps.array(data.floats), ps.array(data.integers), ps.array(data.labels)
     order, table = ps.array(data.order), ps.array(data.table)
+    tree = ps.array(data.bins), ps.array(data.node), ps.array(data.gradient)
 
     def factorised() -> None:
         q, r = np.linalg.qr(table)
         dv.evaluate(q, r)
+
+    def added() -> None:
+        z = ps.zeros(1000)
+        np.add.at(z, labels, x)
+        z.persist()
 
     return {
         "cumsum": lambda: np.cumsum(x).persist(),
@@ -101,7 +124,11 @@ def by_distvec(ps: dv.Session, data: Data) -> Mapping[str, Operation]:
         "sort int64": lambda: np.sort(k).persist(),
         "unique": lambda: np.unique(labels).persist(),
         "bincount": lambda: np.bincount(labels, minlength=1000).numpy(),
+        "weighted bincount": lambda: np.bincount(labels, weights=x, minlength=1000).numpy(),
+        "histograms of a tree": lambda: dv.evaluate(*histograms_of_a_tree(*tree)),
         "histogram": lambda: np.histogram(x, 100, (-4.0, 4.0))[0].numpy(),
+        "weighted histogram": lambda: np.histogram(x, 100, (-4.0, 4.0), weights=x)[0].numpy(),
+        "add.at": added,
         "quantile": lambda: np.quantile(x, [0.1, 0.5, 0.9]).numpy(),
         "gather": lambda: x[order].persist(),
         "qr": factorised,
@@ -117,14 +144,18 @@ def by_numpy(data: Data) -> Mapping[str, Operation]:
         "sort int64": lambda: np.sort(k),
         "unique": lambda: np.unique(labels),
         "bincount": lambda: np.bincount(labels, minlength=1000),
+        "weighted bincount": lambda: np.bincount(labels, weights=x, minlength=1000),
+        "histograms of a tree": lambda: histograms_of_a_tree(data.bins, data.node, data.gradient),
         "histogram": lambda: np.histogram(x, 100, (-4.0, 4.0)),
+        "weighted histogram": lambda: np.histogram(x, 100, (-4.0, 4.0), weights=x),
+        "add.at": lambda: np.add.at(np.zeros(1000), labels, x),
         "quantile": lambda: np.quantile(x, [0.1, 0.5, 0.9]),
         "gather": lambda: np.take(x, data.order),
         "qr": lambda: np.linalg.qr(data.table),
     }
 
 
-def by_dask(data: Data) -> Mapping[str, Operation]:
+def by_dask(data: Data, threads: int) -> Mapping[str, Operation]:
     """The same expressions; it has no sort, and its quantiles of long arrays are approximate."""
     da, dask = importlib.import_module("dask.array"), importlib.import_module("dask")
     x, labels = da.from_array(data.floats, chunks=CHUNK), da.from_array(data.labels, chunks=CHUNK)
@@ -132,13 +163,15 @@ def by_dask(data: Data) -> Mapping[str, Operation]:
     table = da.from_array(data.table, chunks=(ROWS_OF_CHUNK, 64))
 
     def run(*made: Any) -> Any:
-        return dask.compute(*made, scheduler="threads", num_workers=SERVERS)
+        return dask.compute(*made, scheduler="threads", num_workers=threads)
 
     return {
         "cumsum": lambda: run(da.cumsum(x, axis=0)),
         "unique": lambda: run(da.unique(labels)),
         "bincount": lambda: run(da.bincount(labels, minlength=1000)),
+        "weighted bincount": lambda: run(da.bincount(labels, weights=x, minlength=1000)),
         "histogram": lambda: run(da.histogram(x, 100, (-4.0, 4.0))[0]),
+        "weighted histogram": lambda: run(da.histogram(x, 100, (-4.0, 4.0), weights=x)[0]),
         "quantile": lambda: run(da.percentile(x, [10, 50, 90])),
         "gather": lambda: run(x[order]),
         "qr": lambda: run(*da.linalg.qr(table)),
@@ -147,6 +180,9 @@ def by_dask(data: Data) -> Mapping[str, Operation]:
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Other sizes, and some operations alone."""
+    parser.add_argument(
+        "--servers", type=int, default=SERVERS, help="processes, or threads of dask"
+    )
     parser.add_argument("--n", type=int, default=20_000_000, help="elements of the vectors")
     parser.add_argument("--only", nargs="+", choices=list(GOALS), help="these operations alone")
 

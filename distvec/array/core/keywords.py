@@ -158,8 +158,13 @@ def leading_arguments(
 
 
 @lru_cache(maxsize=1024)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)  # takes longer than building a node
+
+
+@lru_cache(maxsize=1024)
 def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    return tuple(inspect.signature(function).parameters.values())
+    return tuple(_signature(function).parameters.values())
 
 
 def check_bound(
@@ -169,7 +174,7 @@ def check_bound(
     if not given:
         return
     try:
-        inspect.signature(ours).bind(*args, **given)
+        _signature(ours).bind(*args, **given)
     except TypeError as error:
         raise TypeError(
             f"numpy.{name}: {error} on the servers; "
