@@ -26,10 +26,11 @@ QUICK_SIZES = (10**3, 10**4)
 SECONDS = 0.2
 """NumPy's runs of one row take about so long, within the bounds of ``_repeat``."""
 HEATING_SECONDS = 0.5
-"""So long, and at least three times, a row is run before; kernels are compiled meanwhile."""
+"""So long, and at least twice, a row is run before; kernels are compiled meanwhile."""
 TOLERANCE = 1e-9
 """Results agree if no element differs by more than this times the largest one."""
 FEWEST = 3
+"""Runs, and steps of a run at the largest size."""
 COLUMNS = ("NumPy, ms", "in process", "1 server", "2 servers", "messages", "reads", "difference")
 
 
@@ -64,10 +65,11 @@ def measure_row(
 ) -> list[float | None]:
     """NumPy's milliseconds of a step, ours over them, messages, reads and the difference."""
     data = algorithm.data(size)
-    steps = max(10 if size < 10**7 else FEWEST, algorithm.steps)
+    steps = max(10 if size < max(SIZES) else FEWEST, algorithm.steps)
     run = partial(algorithm.run, **data, steps=steps)
+    began = time.perf_counter()
     expected = arrays(run())
-    seconds = _seconds(run)
+    seconds = time.perf_counter() - began
     cases = [Case("NumPy", run)]
     difference = messages = reads = 0.0
     for place, ps in sessions.items():
@@ -95,12 +97,11 @@ def evaluated(run: Callable[[], Any]) -> tuple[Any, ...]:
 
 
 def heat(run: Callable[[], Any], seconds: float) -> None:
-    """Run at least three times, and so long."""
+    """Run so long, and at least once."""
     until = time.perf_counter() + seconds
-    left = 3
-    while left > 0 or time.perf_counter() < until:
+    run()
+    while time.perf_counter() < until:
         run()
-        left -= 1
 
 
 def arrays(result: Any) -> tuple[Any, ...]:
@@ -133,12 +134,6 @@ def judge(size: int, rows: Mapping[str, list[float | None]]) -> dict[str, object
             ", ".join(f"{name} {value:.3g}" for name, value in above.items()) or "no row"
         )
     return found
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
 
 
 def _repeat(seconds: float) -> int:

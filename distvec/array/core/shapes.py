@@ -29,9 +29,15 @@ def shape_of(shape: Any) -> tuple[int, ...]:
     """
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     if len(extents) > MOST_RANK:
+        if len(extents) == 3 and extents[1] == 1 < extents[2]:  # as X[:, None, :] - C has it
+            fix = (
+                "for distances to the rows of C write "
+                "(X**2).sum(axis=1)[:, None] - 2*X @ C.T + (C**2).sum(axis=1)"
+            )
+        else:
+            fix = "combine axes: write x.reshape(n, -1)"
         raise NotImplementedError(
-            f"arrays of shape {extents} are not supported: at most {MOST_RANK} axes; combine axes: "
-            f"write x.reshape(n, -1)"
+            f"arrays of shape {extents} are not supported: at most {MOST_RANK} axes; {fix}"
         )
     lengths = tuple(length_of(extent, "shape") for extent in extents)
     return lengths

@@ -149,6 +149,7 @@ ERRORS: list[tuple[Callable[[dv.Session, dv.DistArray], object], type[Exception]
     (lambda ps, x: x.astype("complex128"), TypeError, "complex128 is not supported"),
     (lambda ps, x: ps.array(np.ones((2, 2, 2))), NotImplementedError, "at most 2 axes"),
     (lambda ps, x: ps.zeros((2, 2, 2)), NotImplementedError, "at most 2 axes"),
+    (lambda ps, x: ps.zeros((3, 2))[:, None], NotImplementedError, "for distances to the rows"),
     (lambda ps, x: ps.zeros(-1), ValueError, "negative"),
     (lambda ps, x: x * np.complex64(1j), TypeError, "complex64 is not supported"),
     (lambda ps, x: x.astype(np.uint8) + 300, OverflowError, "300 out of bounds for uint8"),
