@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
-import scipy.sparse as sp
 from pyspark.ml import classification
 from pyspark.ml.classification import (
+    ClassificationModel,
+    Classifier,
     ProbabilisticClassificationModel,
     ProbabilisticClassifier,
+    _LinearSVCParams,
     _LogisticRegressionParams,
 )
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import (
-    DenseMatrix,
-    DenseVector,
     Matrix,
     MatrixUDT,
-    SparseMatrix,
     Vector,
     Vectors,
     VectorUDT,
 )
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, IntegerType
+from pyspark.sql.types import BooleanType, DoubleType, IntegerType
 
 from distvec import DistArray
-from distvec.losses.classification import Logistic, Softmax
+from distvec.losses.classification import Hinge, Logistic, Softmax
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums
 from distvec.losses.rows import Floats, Rows
 from distvec.spark.context import PSContext
-from distvec.spark.ml.files import Saved, frame_of
+from distvec.spark.ml.files import frame_of
 from distvec.spark.ml.fits import ServerEstimator
-from distvec.spark.ml.params import HasFeatures, KeywordParams, Range, at_least, between, one_of
+from distvec.spark.ml.models import (
+    MARGIN,
+    ServerModel,
+    compressed_matrix,
+    kept,
+    local_model,
+    read_row,
+)
+from distvec.spark.ml.params import HasFeatures, Range, at_least, between, one_of
 from distvec.spark.ml.summary import (
     BinaryClassificationSummary,
     ClassificationSummary,
@@ -50,13 +55,7 @@ from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 from optim import Box, ElasticNet, Result
 
-__all__ = ("LogisticRegression", "LogisticRegressionModel")
-
-_MARGIN = "distvec margin"
-"""A column that exists while a frame is transformed."""
-
-_LOCAL_PARAMETERS = 1 << 24
-"""Larger models stay on the servers."""
+__all__ = ("LinearSVC", "LinearSVCModel", "LogisticRegression", "LogisticRegressionModel")
 
 _SIDES = {"lower": -math.inf, "upper": math.inf}
 """The sides of bounds, and the bound that is none."""
@@ -220,12 +219,8 @@ class LogisticRegression(ServerEstimator, _LogisticParams, ProbabilisticClassifi
             x, history = result.x, [record.value for record in result.history]
             if is_multinomial:
                 x = _centred(x, self)
-        fitted = Model(
-            x if x.size > _LOCAL_PARAMETERS else x.numpy(),
-            loss=objective.loss if is_multinomial else Logistic(),
-            intercept=objective.intercept,
-            features=self._features,
-        )
+        loss = objective.loss if is_multinomial else Logistic()
+        fitted = kept(x, loss, self._features, intercept=objective.intercept)
         model = self._copyValues(LogisticRegressionModel(fitted)._resetUid(self.uid))
         model._training = Training(dataset, history)
         return model
@@ -330,12 +325,7 @@ def _centred(x: DistArray, estimator: LogisticRegression) -> DistArray:
     return x
 
 
-class LogisticRegressionModel(
-    KeywordParams,
-    _LogisticParams,
-    Saved,
-    ProbabilisticClassificationModel,
-):
+class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassificationModel):
     """A fitted logistic regression; ``LogisticRegression.fit`` makes one.
 
     Parameters
@@ -356,35 +346,23 @@ class LogisticRegressionModel(
     (2, 4, 1.0)
     """
 
-    def __init__(self, fitted: Model) -> None:
-        super().__init__()
-        self._fitted = fitted
-        self._training: Training | None = None
-
-    # --- attributes -------------------------------------------------------------------------------
-
-    @property
-    def fitted(self) -> Model:
-        """The model as distvec's own class, with parameters in memory or on the servers."""
-        return self._fitted
-
     @property
     def coefficients(self) -> Vector:
         """The coefficients of two classes, sparse if that is smaller."""
         self._check_binomial("coefficients", "coefficientMatrix")
-        return _compressed(Vectors.dense(self._local().coefficients))
+        return super().coefficients
 
     @property
     def intercept(self) -> float:
         """The intercept of two classes."""
         self._check_binomial("intercept", "interceptVector")
-        return float(self._fitted.intercept)
+        return super().intercept
 
     @property
     def coefficientMatrix(self) -> Matrix:
         """A row of coefficients for each class; of two classes only the positive one's."""
         table = np.atleast_2d(np.asarray(self._local().coefficients).T)
-        return _compressed_matrix(np.ascontiguousarray(table))
+        return compressed_matrix(np.ascontiguousarray(table))
 
     @property
     def interceptVector(self) -> Vector:
@@ -397,11 +375,6 @@ class LogisticRegressionModel(
         return int(self._fitted.arrays[0].shape[1]) if self._is_multinomial else 2
 
     @property
-    def numFeatures(self) -> int:
-        """The number of features."""
-        return self._fitted.num_features
-
-    @property
     def _is_multinomial(self) -> bool:
         return bool(self._fitted.arrays[0].ndim == 2)
 
@@ -411,14 +384,6 @@ class LogisticRegressionModel(
                 f"Multinomial models contain a matrix of coefficients, so {name} does not exist; "
                 f"use {other} instead."
             )
-
-    def _local(self) -> Model:
-        if self._fitted.is_local:
-            return self._fitted
-        raise ValueError(
-            f"the model of {self.numFeatures:,} features is on the servers; read a slice, "
-            "model.fitted.coefficients[:1000].numpy(), or all of it: model.fitted.numpy()"
-        )
 
     def __repr__(self) -> str:
         return (
@@ -462,8 +427,8 @@ class LogisticRegressionModel(
         Vector
             A margin for each class.
         """
-        margin = self._local().margins(np.asarray(value.toArray())[None])[0]
-        return Vectors.dense(margin if self._is_multinomial else [-margin, margin])
+        margins = self._margins(value)
+        return Vectors.dense(margins if self._is_multinomial else [-margins[0], margins[0]])
 
     def predictProbability(self, value: Vector) -> Vector:
         """Return the probabilities of one row.
@@ -485,8 +450,7 @@ class LogisticRegressionModel(
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         """Margins come from one Python function; all other columns are Spark's expressions."""
-        found: DataFrame = self._fitted.margins(dataset, output=_MARGIN, features=self._features)
-        margin = F.col(_MARGIN)
+        margin = F.col(MARGIN)
         if self._is_multinomial:
             raw, probability, prediction = self._multinomial(margin)
         else:
@@ -496,9 +460,7 @@ class LogisticRegressionModel(
             self.getProbabilityCol(): array_to_vector(probability),
             self.getPredictionCol(): prediction,
         }
-        if not any(columns):
-            return dataset
-        return found.withColumns({name: one for name, one in columns.items() if name}).drop(_MARGIN)
+        return self._with_columns(dataset, columns)
 
     def _binomial(self, margin: Column) -> tuple[Column, Column, Column]:
         negative = 1.0 / (1.0 + F.exp(margin))
@@ -519,23 +481,14 @@ class LogisticRegressionModel(
     # --- metrics ----------------------------------------------------------------------------------
 
     @property
-    def hasSummary(self) -> bool:
-        """Whether the model has just been fitted, so that ``summary`` exists."""
-        return self._training is not None
-
-    @property
     def summary(self) -> LogisticRegressionTrainingSummary:
         """Metrics on the training data; they are computed when they are read."""
-        if self._training is None:
-            raise RuntimeError(
-                f"No training summary available for this {type(self).__name__}; only fit() makes "
-                "one: use evaluate(dataset)"
-            )
+        training = self._known_training()
         kind = LogisticRegressionTrainingSummary
         if not self._is_multinomial:
             kind = BinaryLogisticRegressionTrainingSummary
-        made = kind(*self._summary_arguments(self._training.dataset))
-        made._history = self._training.history
+        made = kind(*self._predictions(training.dataset))
+        made._history = training.history
         return made
 
     def evaluate(self, dataset: DataFrame) -> LogisticRegressionSummary:
@@ -551,20 +504,12 @@ class LogisticRegressionModel(
         LogisticRegressionSummary
             Of two classes, a ``BinaryLogisticRegressionSummary``.
         """
-        if not isinstance(dataset, DataFrame):
-            raise TypeError(f"dataset must be a DataFrame but got {type(dataset)}.")
         binary = BinaryLogisticRegressionSummary
         kind = LogisticRegressionSummary if self._is_multinomial else binary
-        return kind(*self._summary_arguments(dataset))
+        return kind(*self._predictions(dataset))
 
-    def _summary_arguments(self, dataset: DataFrame) -> tuple[DataFrame, dict[str, str]]:
-        """The predictions and their columns; those that the model leaves out get a name."""
-        needed = ("probabilityCol", "predictionCol")
-        missing = {name: f"{name}_{self.uid}" for name in needed if not self.getOrDefault(name)}
-        model = self.copy({self.getParam(name): one for name, one in missing.items()})
-        names = ("labelCol", "featuresCol", "weightCol", "rawPredictionCol", *needed)
-        known = {one: model.getOrDefault(one) for one in names if model.isDefined(one)}
-        return model.transform(dataset), known
+    def _predictions(self, dataset: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+        return self._scored(dataset, "probabilityCol", "predictionCol")
 
     # --- files and MLlib --------------------------------------------------------------------------
 
@@ -621,9 +566,7 @@ class LogisticRegressionModel(
 
     @classmethod
     def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
-        row = session.read.parquet(os.path.join(path, "data")).first()
-        if row is None:
-            raise ValueError(f"{path}/data has no row")
+        row = read_row(session, path)
         return cls._of(
             row.coefficientMatrix.toArray().T,
             row.interceptVector.toArray(),
@@ -646,26 +589,6 @@ def _softmax(raw: Floats) -> Floats:
 
 def _argmax(scores: Column) -> Column:
     return (F.array_position(scores, F.array_max(scores)) - 1).cast("double")
-
-
-def _compressed(vector: DenseVector) -> Vector:
-    """Sparse if that takes less memory, as MLlib has it."""
-    values = vector.toArray()
-    places = np.flatnonzero(values)
-    if 1.5 * (places.size + 1) < values.size:
-        return Vectors.sparse(values.size, places, values[places])
-    return vector
-
-
-def _compressed_matrix(table: npt.NDArray[np.float64]) -> Matrix:
-    rows, columns = table.shape
-    nonzero = int(np.count_nonzero(table))
-    if 12 * nonzero + 4 * (rows + 1) + 16 < 8 * table.size:
-        found = sp.csr_array(table)
-        structure = found.indptr.tolist(), found.indices.tolist()
-        # 1 for True: such is the flag that the JVM's matrices come with, also when printed.
-        return SparseMatrix(rows, columns, *structure, found.data.tolist(), 1)  # type: ignore[arg-type]
-    return DenseMatrix(rows, columns, table.ravel().tolist(), True)
 
 
 class LogisticRegressionSummary(ClassificationSummary):
@@ -694,3 +617,259 @@ class BinaryLogisticRegressionTrainingSummary(
     BinaryLogisticRegressionSummary, LogisticRegressionTrainingSummary
 ):
     """Metrics of two classes on the training data, and the course of the training."""
+
+
+class _SVCParams(_LinearSVCParams, HasFeatures):
+    """Params of the estimator and its models."""
+
+    _ranges: ClassVar[Mapping[str, Range]] = {
+        "maxIter": at_least(0),
+        "regParam": at_least(0.0),
+        "tol": at_least(0.0),
+        "aggregationDepth": at_least(2),
+        "maxBlockSizeInMB": at_least(0.0),
+    }
+
+
+class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
+    """Linear support vector machine for two classes, with the Params of MLlib's class.
+
+    Parameters
+    ----------
+    *args
+        Not allowed: Params are set by name.
+    **params
+        Any Param of ``pyspark.ml.classification.LinearSVC``, by name. ``featuresCol`` may also be a
+        list of columns of numbers, or the name of an array column.
+
+    See Also
+    --------
+    distvec.losses.Hinge : The loss.
+
+    Notes
+    -----
+    The objective is MLlib's, the mean hinge loss plus an l2 penalty. The solver minimizes it with
+    a kink that is rounded over ``100 tol``, at least 1e-6, so the value is at most half of that
+    above the minimum. MLlib's solver stops at kinks, often at a higher value, so coefficients may
+    differ.
+
+    ``aggregationDepth`` and ``maxBlockSizeInMB`` have no effect.
+
+    Examples
+    --------
+    >>> from distvec.spark.ml.classification import LinearSVC
+    >>> model = LinearSVC(regParam=0.1).fit(train)
+    >>> model.transform(train).select("label", "prediction").show(2)
+    +-----+----------+
+    |label|prediction|
+    +-----+----------+
+    |  1.0|       1.0|
+    |  0.0|       0.0|
+    +-----+----------+
+    only showing top 2 rows
+    """
+
+    def _data_key(self) -> tuple[Any, ...]:
+        names = ("labelCol", "fitIntercept", "standardization", "tol")
+        given = (self.getOrDefault(name) for name in names)
+        return (*given, str(self._features), self._weight)
+
+    def _objective(self, dataset: DataFrame) -> Objective:
+        return Objective(
+            dataset,
+            loss=Hinge(smoothing=max(100.0 * self.getTol(), 1e-6)),
+            features=self._features,
+            label=self.getLabelCol(),
+            weight=self._weight,
+            intercept=self.getFitIntercept(),
+            standardization=self.getStandardization(),
+            ps=PSContext.get_or_create(dataset.sparkSession),
+        )
+
+    def _train(self, objective: Objective, dataset: DataFrame) -> LinearSVCModel:
+        labels = objective.data.labels
+        if not set(labels) <= {0.0, 1.0}:
+            raise ValueError(
+                f"LinearSVC only supports binary classification with the labels 0 and 1, got "
+                f"{labels} in column {self.getLabelCol()!r}"
+            )
+        strength = self.getRegParam()
+        penalty = ElasticNet(l1=0.0, l2=strength) if strength else None
+        result = objective.with_penalty(penalty).minimize(
+            max_iterations=self.getMaxIter(),
+            gradient_tolerance=max(self.getTol() * 1e-2, 1e-12),
+            value_tolerance=self.getTol() * 1e-2,
+        )
+        fitted = kept(result.x, Hinge(), self._features, intercept=objective.intercept)
+        model = self._copyValues(LinearSVCModel(fitted)._resetUid(self.uid))
+        model._training = Training(dataset, [record.value for record in result.history])
+        return model
+
+
+class LinearSVCModel(ServerModel, _SVCParams, ClassificationModel):
+    """A fitted support vector machine; ``LinearSVC.fit`` makes one.
+
+    Parameters
+    ----------
+    fitted : Model
+        The parameters, with the loss ``Hinge``.
+
+    Notes
+    -----
+    Models of more than 16 million parameters stay on the parameter servers. Then read them with
+    ``fitted``: ``coefficients`` raises ``ValueError``.
+
+    Examples
+    --------
+    >>> from distvec.spark.ml.classification import LinearSVC
+    >>> model = LinearSVC(regParam=0.1).fit(train)
+    >>> model.numClasses, model.numFeatures, model.summary().accuracy
+    (2, 4, 1.0)
+    """
+
+    def setThreshold(self, value: float) -> Self:
+        """Set the margin above which the prediction is 1.
+
+        Parameters
+        ----------
+        value : float
+            The threshold.
+
+        Returns
+        -------
+        LinearSVCModel
+            This object.
+        """
+        return self._set(threshold=value)
+
+    @property
+    def numClasses(self) -> int:
+        """The number of classes: 2."""
+        return 2
+
+    def __repr__(self) -> str:
+        return f"LinearSVCModel: uid={self.uid}, numClasses=2, numFeatures={self.numFeatures}"
+
+    def predict(self, value: Vector) -> float:
+        """Predict the class of one row.
+
+        Parameters
+        ----------
+        value : Vector
+            The features.
+
+        Returns
+        -------
+        float
+            The class.
+        """
+        return float(self._margins(value)[0] > self.getThreshold())
+
+    def predictRaw(self, value: Vector) -> Vector:
+        """Return the margins of one row.
+
+        Parameters
+        ----------
+        value : Vector
+            The features.
+
+        Returns
+        -------
+        Vector
+            A margin for each class.
+        """
+        (margin,) = self._margins(value)
+        return Vectors.dense([-margin, margin])
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        margin = F.col(MARGIN)
+        columns = {
+            self.getRawPredictionCol(): array_to_vector(F.array(-margin, margin)),
+            self.getPredictionCol(): (margin > F.lit(self.getThreshold())).cast("double"),
+        }
+        return self._with_columns(dataset, columns)
+
+    def summary(self) -> LinearSVCTrainingSummary:
+        """Return metrics on the training data.
+
+        Returns
+        -------
+        LinearSVCTrainingSummary
+            Metrics, which are computed when they are read.
+
+        Raises
+        ------
+        RuntimeError
+            If the model was not made by ``fit`` just now.
+        """
+        training = self._known_training()
+        made = LinearSVCTrainingSummary(*self._predictions(training.dataset))
+        made._history = training.history
+        return made
+
+    def evaluate(self, dataset: DataFrame) -> LinearSVCSummary:
+        """Return metrics of the predictions on a DataFrame.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            Rows with labels.
+
+        Returns
+        -------
+        LinearSVCSummary
+            Metrics, which are computed when they are read.
+        """
+        return LinearSVCSummary(*self._predictions(dataset))
+
+    def _predictions(self, dataset: DataFrame) -> tuple[DataFrame, dict[str, str]]:
+        return self._scored(dataset, "rawPredictionCol", "predictionCol")
+
+    def to_mllib(self) -> classification.LinearSVCModel:
+        """Return the same model as MLlib's class, with the same Params.
+
+        Returns
+        -------
+        pyspark.ml.classification.LinearSVCModel
+            The model, with its parameters in the driver.
+        """
+        made: classification.LinearSVCModel = self._local().to_mllib()
+        made._resetUid(self.uid)
+        return self._copyValues(made)
+
+    @classmethod
+    def from_mllib(cls, model: classification.LinearSVCModel) -> Self:
+        """Make a model of one that MLlib has fitted.
+
+        Parameters
+        ----------
+        model : pyspark.ml.classification.LinearSVCModel
+            The model.
+
+        Returns
+        -------
+        LinearSVCModel
+            A model with the same parameters and Params.
+        """
+        made = cls(local_model(model.coefficients.toArray(), model.intercept, Hinge()))
+        return model._copyValues(made._resetUid(model.uid))
+
+    def _data(self, session: SparkSession) -> DataFrame:
+        return frame_of(
+            session,
+            coefficients=(VectorUDT(), self.coefficients),
+            intercept=(DoubleType(), self.intercept),
+        )
+
+    @classmethod
+    def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
+        row = read_row(session, path)
+        return cls(local_model(row.coefficients.toArray(), row.intercept, Hinge()))
+
+
+class LinearSVCSummary(BinaryClassificationSummary):
+    """Metrics of a support vector machine on a DataFrame; ``model.evaluate`` makes one."""
+
+
+class LinearSVCTrainingSummary(LinearSVCSummary, TrainingSummary):
+    """Metrics on the training data, and the course of the training."""

@@ -16,7 +16,12 @@ from pyspark.ml.linalg import Matrices, SparseMatrix, Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import functions as F
 
-from distvec.spark.ml.classification import LogisticRegression, LogisticRegressionModel
+from distvec.spark.ml.classification import (
+    LinearSVC,
+    LinearSVCModel,
+    LogisticRegression,
+    LogisticRegressionModel,
+)
 from distvec.spark.objectives.objective import Objective
 
 DATA = Path(pyspark.__file__).parent / "data" / "mllib"
@@ -245,3 +250,32 @@ def test_one_label_and_wrong_ones(ps, frames):
         LogisticRegression(family="binomial").fit(frames["three"])
     with pytest.raises(ValueError, match=r"the label is 0\.5"):
         LogisticRegression().fit(ones.withColumn("label", F.lit(0.5)))
+
+
+def test_support_vectors(ps, frames, tmp_path):
+    frame = frames["two"].withColumn("c", F.rand(1))
+    model = LinearSVC(regParam=0.1, tol=1e-10, maxIter=1000).fit(frame)
+    x = np.array([row.features.toArray() for row in frame.collect()])
+    y = np.array([2 * row.label - 1 for row in frame.collect()])
+    coefficients = model.coefficients.toArray()
+    losses = np.maximum(0, 1 - y * (x @ coefficients + model.intercept))
+    value = losses.mean() + 0.05 * np.sum(np.square(coefficients * x.std(0, ddof=1)))
+    assert value <= 0.0465819142  # MLlib stops at 0.0465833048
+    model.setThreshold(0.2).setParams(weightCol="c")
+    model.write().format("mllib").save(str(tmp_path / "mllib"))
+    theirs = classification.LinearSVCModel.load(str(tmp_path / "mllib"))
+    theirs.save(str(tmp_path / "theirs"))
+    loaded = LinearSVCModel.load(str(tmp_path / "theirs"))
+    for ours in (model, loaded, LinearSVCModel.from_mllib(theirs)):
+        found, expected = ours.transform(frame).collect(), theirs.transform(frame).collect()
+        assert [row.prediction for row in found] == [row.prediction for row in expected]
+        raw = [[row.rawPrediction.toArray() for row in rows] for rows in (found, expected)]
+        assert np.allclose(*raw, atol=1e-12)
+        assert ours.predict(found[0].features) == found[0].prediction
+    metrics, expected = model.evaluate(frame), model.to_mllib().evaluate(frame)
+    assert metrics.scoreCol == expected.scoreCol == "rawPrediction"
+    assert metrics.areaUnderROC == pytest.approx(expected.areaUnderROC, abs=1e-12)
+    assert metrics.weightedFMeasure(0.5) == pytest.approx(expected.weightedFMeasure(0.5))
+    assert model.summary().totalIterations > 0 and not loaded.hasSummary
+    with pytest.raises(ValueError, match="the label is 2"):
+        LinearSVC().fit(frames["three"])

@@ -1,0 +1,147 @@
+"""Parts of fitted models: their parameters, margins of frames, and vectors as MLlib has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from pyspark.ml.linalg import DenseMatrix, DenseVector, Matrix, SparseMatrix, Vector, Vectors
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+
+from distvec import DistArray
+from distvec.losses.loss import Loss
+from distvec.spark.ml.files import Saved
+from distvec.spark.ml.params import HasFeatures, KeywordParams
+from distvec.spark.ml.summary import Training
+from distvec.spark.objectives.model import Model
+
+MARGIN = "distvec margin"
+"""A column that exists while a frame is transformed."""
+
+_LOCAL_PARAMETERS = 1 << 24
+"""Larger models stay on the servers."""
+
+
+class ServerModel(KeywordParams, HasFeatures, Saved):
+    """A model with the Params of its estimator, and parameters in memory or on the servers."""
+
+    def __init__(self, fitted: Model) -> None:
+        super().__init__()
+        self._fitted = fitted
+        self._training: Training | None = None
+
+    @property
+    def fitted(self) -> Model:
+        """The model as distvec's own class, with parameters in memory or on the servers."""
+        return self._fitted
+
+    @property
+    def coefficients(self) -> Vector:
+        """The coefficients, sparse if that is smaller."""
+        return compressed(Vectors.dense(self._local().coefficients))
+
+    @property
+    def intercept(self) -> float:
+        """The intercept."""
+        return float(self._fitted.intercept)
+
+    @property
+    def numFeatures(self) -> int:
+        """The number of features."""
+        return self._fitted.num_features
+
+    @property
+    def hasSummary(self) -> bool:
+        """Whether the model has just been fitted, so that ``summary`` exists."""
+        return self._training is not None
+
+    def _known_training(self) -> Training:
+        if self._training is None:
+            raise RuntimeError(
+                f"No training summary available for this {type(self).__name__}; only fit() makes "
+                "one: use evaluate(dataset)"
+            )
+        return self._training
+
+    def _local(self) -> Model:
+        """The model in memory; ``ValueError`` if it is on the servers."""
+        if self._fitted.is_local:
+            return self._fitted
+        raise ValueError(
+            f"the model of {self.numFeatures:,} features is on the servers; read a slice, "
+            "model.fitted.coefficients[:1000].numpy(), or all of it: model.fitted.numpy()"
+        )
+
+    def _margins(self, value: Vector) -> npt.NDArray[np.float64]:
+        """The margins of one row."""
+        return np.atleast_1d(self._local().margins(np.asarray(value.toArray())[None])[0])
+
+    def _with_columns(self, dataset: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
+        """``dataset`` with functions of the column ``MARGIN``, the only one that Python computes.
+
+        A column without a name is left out.
+        """
+        named = {name: column for name, column in columns.items() if name}
+        if not named:
+            return dataset
+        found: DataFrame = self._fitted.margins(dataset, output=MARGIN, features=self._features)
+        return found.withColumns(named).drop(MARGIN)
+
+    def _scored(self, dataset: DataFrame, *needed: str) -> tuple[DataFrame, dict[str, str]]:
+        """Predictions for a summary, and the columns by Param: ``needed`` ones without a name in
+        this model get one."""
+        if not isinstance(dataset, DataFrame):
+            raise TypeError(f"dataset must be a DataFrame but got {type(dataset)}.")
+        missing = {name: f"{name}_{self.uid}" for name in needed if not self.getOrDefault(name)}
+        model: Any = self.copy({self.getParam(name): one for name, one in missing.items()})
+        names = ("labelCol", "featuresCol", "weightCol", *needed)
+        known = {
+            one: model.getOrDefault(one)
+            for one in names
+            if model.hasParam(one) and model.isDefined(one)
+        }
+        return model.transform(dataset), known
+
+
+def kept(x: DistArray, loss: Loss, features: str | list[str], *, intercept: bool) -> Model:
+    """A fitted model: in memory, unless it is too large."""
+    array = x if x.size > _LOCAL_PARAMETERS else x.numpy()
+    return Model(array, loss=loss, intercept=intercept, features=features)
+
+
+def local_model(coefficients: Any, intercept: Any, loss: Loss) -> Model:
+    """A model in memory, with an intercept."""
+    return Model(np.append(coefficients, intercept), loss=loss, intercept=True)
+
+
+def read_row(session: SparkSession, path: str) -> Row:
+    """The attributes of a model that was saved at ``path``."""
+    row = session.read.parquet(os.path.join(path, "data")).first()
+    if row is None:
+        raise ValueError(f"{path}/data has no row")
+    return row
+
+
+def compressed(vector: DenseVector) -> Vector:
+    """Sparse if that takes less memory, as MLlib has it."""
+    values = vector.toArray()
+    places = np.flatnonzero(values)
+    if 1.5 * (places.size + 1) < values.size:
+        return Vectors.sparse(values.size, places, values[places])
+    return vector
+
+
+def compressed_matrix(table: npt.NDArray[np.float64]) -> Matrix:
+    """A matrix by rows, sparse if that takes less memory, as MLlib has it."""
+    rows, columns = table.shape
+    nonzero = int(np.count_nonzero(table))
+    if 12 * nonzero + 4 * (rows + 1) + 16 < 8 * table.size:
+        found = sp.csr_array(table)
+        structure = found.indptr.tolist(), found.indices.tolist()
+        # 1 for True: such is the flag that the JVM's matrices come with, also when printed.
+        return SparseMatrix(rows, columns, *structure, found.data.tolist(), 1)  # type: ignore[arg-type]
+    return DenseMatrix(rows, columns, table.ravel().tolist(), True)
