@@ -16,9 +16,16 @@ from distvec.losses.loss import Loss, NotFinite, Parameter, as_arrays, as_given
 from distvec.objectives.model import Model, Weights
 from distvec.objectives.penalties import Penalty, Term, by_parameter, in_dtype_of, term_of
 from distvec.objectives.solver_choice import Task
-from distvec.objectives.standardization import Scales, Standardized, box_of, by_name, scaled_boxes
+from distvec.objectives.standardization import (
+    Center,
+    Scales,
+    Standardized,
+    box_of,
+    by_name,
+    scaled_boxes,
+)
 from optim import Box, Outcome, Result, Solver, State
-from optim.core.arrays import Array, Scalar
+from optim.core.arrays import Array, Scalar, namespace
 from optim.core.checkpoints.policy import Place
 from optim.core.solver import ToleranceSolver
 from optim.core.trees import as_start, as_user_structure
@@ -68,6 +75,19 @@ class ObjectiveBase(ABC):
         """The standard deviations of the features, and 1 for the intercept; ``(rows,)``, for a
         table ``(rows, 1)``."""
 
+    @abstractmethod
+    def _means(self) -> Array:
+        """The means of the features, ``(features,)``."""
+
+    def _center(self, parameter: Parameter) -> Center | None:
+        mask = self._is_penalised(parameter)
+        if mask is None:
+            return None
+        xp = namespace(mask)
+        means = self._means()
+        means = xp.concat([means, xp.zeros_like(means[:1])])
+        return Center(means[:, None] if parameter.row else means, xp.where(mask, 0.0, 1.0))
+
     def _start(self, parameter: Parameter) -> Array:
         """Where ``minimize`` starts."""
         return self._zeros(parameter)
@@ -78,7 +98,10 @@ class ObjectiveBase(ABC):
         self._terms = self._terms_of(penalty)
         self._scales = None
         if standardization:
-            self._scales = Scales.of([self._deviations(one) for one in self._parameters])
+            self._scales = Scales.of(
+                [self._deviations(one) for one in self._parameters],
+                [self._center(one) for one in self._parameters],
+            )
 
     @property
     def standardization(self) -> bool:
@@ -276,13 +299,16 @@ class ObjectiveBase(ABC):
         Notes
         -----
         With standardization the solver works on the coefficients times the standard deviations, as
-        MLlib does, and its tolerances apply to gradients by them. The result contains the
-        coefficients.
+        MLlib does, and its tolerances apply to gradients by them. Without bounds it also works on
+        the intercept of centered features, so large means cost no iterations. The result contains
+        the coefficients and the intercept.
         """
         x0 = self.start() if x0 is None else as_user_structure(as_start(x0))
         start = self._arrays(x0)
         boxes = None if bounds is None else self._boxes(bounds, start)
         scales = self._scales
+        if scales is not None and boxes is not None:
+            scales = scales.without_centers()  # which leave a box a box
         seen: Any = self if scales is None else Standardized.over(self, scales, self._parameters)
         hessp = seen.hessp if self.loss.has_products else None
         task = Task(self._parameters, self._terms, start, boxes, hessp)

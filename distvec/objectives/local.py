@@ -21,7 +21,7 @@ from distvec.losses.loss import (
     shape_of,
     warn_renamed,
 )
-from distvec.losses.rows import Floats, Rows, standard_deviations
+from distvec.losses.rows import Floats, Rows, column_sums, standard_deviations
 from distvec.objectives.base import ObjectiveBase
 from distvec.objectives.model import Model, Weights
 from distvec.objectives.penalties import Penalty
@@ -307,6 +307,10 @@ class Objective(ObjectiveBase):
         if self.intercept and parameter.takes_intercept:
             found = np.append(found, 1.0)
         return found[:, None] if parameter.row else found
+
+    def _means(self) -> Floats:
+        means: Floats = column_sums(self.data) / self.data.weight_sum
+        return means
 
     def _arrays(self, given: Any) -> Arrays:
         """An array for each parameter, checked."""

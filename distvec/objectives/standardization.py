@@ -1,5 +1,5 @@
-"""Other variables for an objective: coefficients times the standard deviations of their features;
-and bounds of its parameters, as boxes, in them.
+"""Other variables for an objective: coefficients times the standard deviations of their features,
+and the intercept of centered features; and bounds of its parameters, as boxes, in them.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from distvec.losses.loss import Parameter, as_arrays, as_given
 from distvec.objectives.penalties import in_dtype_of
@@ -21,6 +21,15 @@ Arrays = tuple[Array, ...]
 Callback = Callable[[State], Any]
 
 
+class Center(NamedTuple):
+    """Of a parameter with an intercept, its last row: arrays like its factors."""
+
+    means: Array
+    """Of the features; 0 in the last row."""
+    last: Array
+    """1 in the last row, 0 in others."""
+
+
 @dataclass(frozen=True)
 class Scales:
     """A factor for each row of each parameter, ``(rows, 1, ...)``; 0: the row has no part."""
@@ -30,9 +39,11 @@ class Scales:
     """0 where the factor is."""
     parts: Arrays | None
     """True where the factor is not 0; None: nowhere it is."""
+    centers: tuple[Center | None, ...] = ()
+    """By parameter the means of the features; None if it has no intercept."""
 
     @classmethod
-    def of(cls, factors: Sequence[Array]) -> Scales:
+    def of(cls, factors: Sequence[Array], centers: Sequence[Center | None] = ()) -> Scales:
         """With factors of 0 or more. One message."""
         parts = tuple(factor > 0.0 for factor in factors)
         inverses = tuple(
@@ -40,15 +51,54 @@ class Scales:
             for part, factor in zip(parts, factors, strict=True)
         )
         least = fetch(*(namespace(one).min(one) for one in factors), also=(*factors, *inverses))
-        return cls(tuple(factors), inverses, None if min(least) > 0.0 else parts)
+        parted = None if min(least) > 0.0 else parts
+        return cls(tuple(factors), inverses, parted, tuple(centers))
+
+    def without_centers(self) -> Scales:
+        """The same, whose variables have the intercept of features as they are."""
+        return replace(self, centers=())
 
     def scaled(self, arrays: Arrays) -> Arrays:
         """The variables that are penalised."""
         return _products(self.factors, arrays)
 
-    def unscaled(self, arrays: Arrays) -> Arrays:
-        """The opposite: 0 for rows that have no part."""
-        return _products(self.inverses, arrays)
+    def variables(self, x: Arrays) -> Arrays:
+        """What a solver works on: coefficients times deviations, and the intercept of centered
+        features, ``b + <means, w>``, so that it hardly depends on the coefficients."""
+        return self._with_intercepts(self.scaled(x), x, 1.0)
+
+    def original(self, u: Arrays) -> Arrays:
+        """The parameters of such variables: 0 for rows that have no part."""
+        x = _products(self.inverses, u)
+        return self._with_intercepts(x, x, -1.0)
+
+    def slopes(self, gradient: Arrays) -> Arrays:
+        """The gradient by the variables, of that by the parameters."""
+        return _products(self.inverses, self._with_slopes(gradient, -1.0))
+
+    def original_slopes(self, gradient: Arrays) -> Arrays:
+        """The gradient by the parameters, of that by the variables."""
+        return self._with_slopes(_products(self.factors, gradient), 1.0)
+
+    def _with_intercepts(self, arrays: Arrays, x: Arrays, sign: float) -> Arrays:
+        """``arrays`` with ``sign <means, x>`` more in the row of the intercept."""
+        if not any(self.centers):
+            return arrays
+        each = zip(arrays, x, self.centers, strict=True)
+        return tuple(
+            a if c is None else a + in_dtype_of(a, c.last) * (sign * _sum(c.means, w))
+            for a, w, c in each
+        )
+
+    def _with_slopes(self, gradients: Arrays, sign: float) -> Arrays:
+        """``gradients`` with that of the intercept, times ``sign`` and the means, more."""
+        if not any(self.centers):
+            return gradients
+        each = zip(gradients, self.centers, strict=True)
+        return tuple(
+            g if c is None else g + in_dtype_of(g, c.means) * (sign * _sum(c.last, g))
+            for g, c in each
+        )
 
     def used(self, arrays: Arrays) -> Arrays:
         """With 0 for rows that have no part."""
@@ -56,6 +106,11 @@ class Scales:
             return arrays
         pairs = zip(self.parts, arrays, strict=True)
         return tuple(namespace(array).where(part, array, 0.0) for part, array in pairs)
+
+
+def _sum(weights: Array, array: Array) -> Any:
+    """Of each column, weighted."""
+    return (in_dtype_of(array, weights) * array).sum(axis=0)
 
 
 def _products(factors: Arrays, arrays: Arrays) -> Arrays:
@@ -82,15 +137,11 @@ class Standardized:
     def hessp(self, u: Any, v: Any) -> Any:
         """The Hessian by ``u`` times ``v``."""
         product = self.objective.hessp(self.original(u), self.original(v))
-        return self.original(product)
-
-    def scaled(self, x: Any) -> Any:
-        """The variables that are minimised over."""
-        return self._mapped(self.scales.scaled, x)
+        return self._mapped(self.scales.slopes, product)
 
     def original(self, u: Any) -> Any:
-        """Those of the objective; also what a gradient by these is by ``u``."""
-        return self._mapped(self.scales.unscaled, u)
+        """The parameters of the objective."""
+        return self._mapped(self.scales.original, u)
 
     def minimized_by(
         self,
@@ -104,22 +155,29 @@ class Standardized:
         states that callbacks see. ``kept``: what its ``minimize`` takes about checkpoints."""
         found = solver.minimize(
             self,
-            self.scaled(x0),
+            self._mapped(self.scales.variables, x0),
             callback=None if callback is None else self._seen(callback),
             progress=self._seen(progress) if callable(progress) else progress,
             **kept,
         )
-        found.update(x=self.original(found.x), jac=self.scaled(found.jac))
+        found.update(x=self.original(found.x), jac=self._original_slopes(found.jac))
         return found
 
     def _seen(self, function: Callback) -> Callback:
         return lambda state: function(
-            replace(state, x=self.original(state.x), gradient=self.scaled(state.gradient))
+            replace(
+                state,
+                x=self.original(state.x),
+                gradient=self._original_slopes(state.gradient),
+            )
         )
+
+    def _original_slopes(self, gradient: Any) -> Any:
+        return self._mapped(self.scales.original_slopes, gradient)
 
     def _evaluated(self, function: Callable[[Any], tuple[Any, Any]], u: Any) -> tuple[Any, Any]:
         value, gradient = function(self.original(u))
-        return value, self.original(gradient)
+        return value, self._mapped(self.scales.slopes, gradient)
 
     def _mapped(self, function: Callable[[Arrays], Arrays], given: Any) -> Any:
         return as_given(function(as_arrays(given, self.parameters)), self.parameters)

@@ -100,16 +100,24 @@ class FeaturePlaces(NamedTuple):
     kept: StoredArray | None
 
 
-def standard_deviations(ps: PSContext, data: Dataset, coordinates: DistArray | None) -> DistArray:
-    """Of each feature, or of those at ``coordinates``; 0 if it is the same in all rows.
+class Moments(NamedTuple):
+    """Of each feature."""
+
+    means: DistArray
+    deviations: DistArray
+    """0 if the feature is the same in all rows."""
+
+
+def moments(ps: PSContext, data: Dataset, coordinates: DistArray | None) -> Moments:
+    """Of each feature, or of those at ``coordinates``.
 
     Two Spark jobs; the bits do not depend on where partitions are. Servers hold five vectors
     meanwhile.
     """
-    return data.retry_missing(partial(_deviations_once, ps, data, coordinates))
+    return data.retry_missing(partial(_moments_once, ps, data, coordinates))
 
 
-def _deviations_once(ps: PSContext, data: Dataset, coordinates: DistArray | None) -> DistArray:
+def _moments_once(ps: PSContext, data: Dataset, coordinates: DistArray | None) -> Moments:
     sums, covered, first, second = (
         ps.zeros(data.size if coordinates is None else len(coordinates)) for _ in range(4)
     )
@@ -131,7 +139,7 @@ def _deviations_once(ps: PSContext, data: Dataset, coordinates: DistArray | None
     found: DistArray = feature_stddev(
         first - missed * means, second + missed * means * means, total, squares
     )
-    return found.persist()
+    return Moments(means, found.persist())
 
 
 def _sum(

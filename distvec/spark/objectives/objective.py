@@ -43,7 +43,7 @@ from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.keyed.objective import KeyedObjective
 from distvec.spark.objectives.evaluation_task import LossSpec
 from distvec.spark.objectives.evaluator import Evaluator, StandingTasks
-from distvec.spark.objectives.features import active_features, rows_at_features, standard_deviations
+from distvec.spark.objectives.features import Moments, active_features, moments, rows_at_features
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.partition import Part
 from optim import ElasticNet
@@ -464,14 +464,17 @@ class Objective(ObjectiveBase):
         return is_weight[:, None] if row else is_weight
 
     def _deviations(self, parameter: Parameter) -> DistArray:
-        found = self._standard_deviations
+        found = self._moments.deviations
         if self._has_intercept(parameter):
             found = concatenate([found, self.ps.ones(1)])
         return found[:, None] if parameter.row else found
 
+    def _means(self) -> DistArray:
+        return self._moments.means
+
     @functools.cached_property
-    def _standard_deviations(self) -> DistArray:
-        return standard_deviations(self.ps, self.data, self.coordinates)
+    def _moments(self) -> Moments:
+        return moments(self.ps, self.data, self.coordinates)
 
     def _arrays(self, x: Any) -> tuple[DistArray, ...]:
         """An array for each parameter, checked."""

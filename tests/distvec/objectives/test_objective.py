@@ -19,6 +19,7 @@ from distvec.losses import (
     Objective,
     Poisson,
     Rows,
+    Softmax,
     Squared,
     Tweedie,
     block_loss,
@@ -391,6 +392,21 @@ def test_an_intercept_is_not_penalised():
     x = np.arange(1.0, 6.0)
     assert penalised(x)[0] - plain(x)[0] == pytest.approx(x[:-1] @ x[:-1])
     np.testing.assert_allclose(penalised(x)[1] - plain(x)[1], [2.0, 4.0, 6.0, 8.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [Logistic(), Softmax(2)], ids=str)
+def test_means_of_features_cost_no_iterations(labels):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(200, 5))
+    y = (x @ rng.normal(size=5) + rng.normal(size=200) > 0).astype(float)
+    words = {"loss": labels, "penalty": ElasticNet(0.01, 0.02), "standardization": True}
+    near, far = (
+        Objective((x + shift, y), intercept=True, **words).minimize(gradient_tolerance=1e-7)
+        for shift in (0.0, 1000.0)
+    )
+    assert far.success and far.nit <= near.nit + 1
+    assert far.fun == pytest.approx(near.fun, rel=1e-9)
+    np.testing.assert_allclose(far.x[:-1], near.x[:-1], atol=1e-6)
 
 
 @pytest.mark.parametrize("standardization", [False, True])

@@ -68,6 +68,9 @@ class Objective(ObjectiveBase):
     def _deviations(self, parameter: Parameter) -> Any:
         return self.sigma[:, None] if parameter.row else self.sigma
 
+    def _means(self) -> Any:
+        return self.library.zeros(LENGTH - 1)
+
 
 CASES = {
     "elastic net, vector": ((), ElasticNet(0.3, 0.2), (None, Box(-0.5, 1.0))),

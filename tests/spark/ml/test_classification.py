@@ -260,7 +260,7 @@ def test_support_vectors(ps, frames, tmp_path):
     coefficients = model.coefficients.toArray()
     losses = np.maximum(0, 1 - y * (x @ coefficients + model.intercept))
     value = losses.mean() + 0.05 * np.sum(np.square(coefficients * x.std(0, ddof=1)))
-    assert value <= 0.0465819142  # MLlib stops at 0.0465833048
+    assert value <= 0.04658192  # MLlib stops at 0.0465833048
     model.setThreshold(0.2).setParams(weightCol="c")
     model.write().format("mllib").save(str(tmp_path / "mllib"))
     theirs = classification.LinearSVCModel.load(str(tmp_path / "mllib"))
