@@ -123,6 +123,10 @@ TIMEOUTS = {
         "ps_backend.server.state.files:_PATIENCE_SECONDS": "A program waits for memory that a file "
         "is being written from for",
     },
+    "Memory of a server": {
+        "ps_backend.server.state.memory:_KEPT_SECONDS": "Memory of freed arrays is kept for new "
+        "ones for",
+    },
     "Kernels and diagnostics": {
         "ps_backend.kernels.tiering:PATIENCE_SECONDS": "Compilation gives way to running kernels, "
         "in total, for",
