@@ -20,7 +20,8 @@ Compilation is *tiered* (``tiering``): a sweep that has the same bits on every e
 its loops are loaded, and numba once the sweep is hot, or at once if its machine code is on disk.
 All other sweeps run on one engine, which their length and structure choose.
 
-The way of a sweep: ``engine_for`` chooses by length and structure. ``lowering`` spells out the
+The way of a sweep: ``slices`` cuts what assigns to slices into parts without conditions.
+``engine_for`` chooses by length and structure. ``lowering`` spells out the
 steps that the engine has no loop for. numpy lists instructions
 (``numpy_instructions``) and runs them (``numpy_engine``). mixed
 (``compiled.mixed_engine``) makes programs of NumPy's loops (``compiled.tile_program``), which
@@ -43,6 +44,7 @@ from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering import for_numba, split
 from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.kernels.reproducible import has_same_bits
+from ps_backend.kernels.slices import SlicedKernel, SlicedSweep, sliced
 from ps_backend.kernels.tiering import (
     TieredKernel,
     TierPlan,
@@ -136,6 +138,10 @@ def strategy_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
 
 def explained(sweep: Sweep, length: int, choice: str = "auto") -> str:
     """What runs it, and why, as ``explain()`` prints it."""
+    if parts := _parts_of(sweep):
+        some = next((part for part in parts.leaves.values() if part is not None), None)
+        how = explained(some, length, choice) if some else "copies"
+        return f"parts between the ends of its slices; {how}"
     strategy = strategy_for(sweep, length * prod(sweep.row), choice)
     if strategy == "rows":
         return "NumPy on whole rows: the rows have several shapes, or reductions, or float16"
@@ -176,6 +182,24 @@ def compiled_at_once() -> Iterator[None]:
 
 def compile_sweep(sweep: Sweep, length: int, choice: str = "auto") -> Kernel:
     """The kernel of ``sweep``, which is verified, for arrays of global ``length``; made once."""
+    parts = _parts_of(sweep)
+    if parts is None:
+        return _compile_whole(sweep, length, choice)
+    whole = _compile_whole(sweep, length, choice)
+    return SlicedKernel(parts, whole, lambda part: _compile_whole(part, length, choice))
+
+
+def _parts_of(sweep: Sweep) -> SlicedSweep | None:
+    """The parts of a sweep that assigns to slices, if these have the same bits as the whole."""
+    parts = sliced(sweep)
+    if parts is None or (sweep.is_flat and not has_same_bits(sweep)):
+        return None
+    some = [part for part in parts.leaves.values() if part is not None]
+    is_same = all(has_same_bits(part) if part.is_flat else not sweep.is_flat for part in some)
+    return parts if is_same else None
+
+
+def _compile_whole(sweep: Sweep, length: int, choice: str) -> Kernel:
     width = prod(sweep.row)
     engine = strategy_for(sweep, length * width, choice)
     remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)
