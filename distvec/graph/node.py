@@ -178,7 +178,7 @@ class Graph:
         known = self._nodes.get(key)
         node = known() if known is not None else None
         if node is None:
-            if type.shape[1:] == (0,) and not type.on_client:
+            if not type.on_client and type.shape[1:] == (0,):
                 return self.client_value(np.empty(type.shape, type.dtype), type.dtype)
             node = Node(op, args, type, key, params)
             node.serial = next(self._serials)

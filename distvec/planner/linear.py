@@ -34,6 +34,7 @@ _MOST_TERMS = 400
 _MOST_VECTORS = 128
 
 _FLOAT, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
+_NUMBER = client_type(_FLOAT)
 
 Form = dict[int, tuple[Node, Node | None]]
 """A linear combination: by the id of a vector, that vector and its coefficient (None is 1)."""
@@ -185,7 +186,7 @@ class InnerProductExpansion:
                 self._exact.add(node)
                 return None
             return self._graph.constant(total, _FLOAT)
-        expanded = self._make("inner", tuple(arguments), client_type(_FLOAT))
+        expanded = self._make("inner", tuple(arguments), _NUMBER)
         if self._level(expanded) > depth:
             return None
         expanded.direct = node
@@ -237,8 +238,10 @@ class InnerProductExpansion:
         return self._scalar("negative", coefficient)
 
     def _scalar(self, op: str, *args: Node) -> Node:
-        node = self._make(op, args, client_type(_FLOAT))
-        return self._fold(node, args) if all(arg.known for arg in args) else node
+        if [arg for arg in args if arg.value is None]:
+            return self._make(op, args, _NUMBER)
+        value = value_of(op, (), _NUMBER, [arg.value for arg in args])
+        return self._graph.client_value(value, _FLOAT)
 
     def _fold(self, node: Node, args: Sequence[Node]) -> Node:
         """An operation on values that the client knows."""

@@ -40,10 +40,9 @@ class Walk:
                     stack.pop()
                     continue
                 if node.value is None:
-                    for arg in reversed(node.args):
-                        if id(arg) not in done:
-                            stack.append(arg)
-                    if stack[-1] is not node:
+                    waiting = [arg for arg in node.args if id(arg) not in done]
+                    if waiting:
+                        stack += waiting[::-1]
                         continue
                     if visit is not None and node.on_client:
                         visit(node)
@@ -54,13 +53,16 @@ class Walk:
     def _append(self, node: Node) -> None:
         levels, level = self.levels, 0
         if node.value is None and node.args:
-            level = max([levels[id(arg)] for arg in node.args])
-            if node.op in REDUCERS:
-                level += 1
-            elif node.op in MOVES:
+            op = node.op
+            if op in MOVES:
                 level = max([levels[id(arg)] + (arg.value is None) for arg in node.args])
-            elif node.op == MOVEMENT:
+            elif op == MOVEMENT:
                 level = self._end_of(node)
+            else:
+                for arg in node.args:
+                    if levels[id(arg)] > level:
+                        level = levels[id(arg)]
+                level += op in REDUCERS
         levels[id(node)] = level
         self.nodes.append(node)
 
@@ -79,9 +81,14 @@ class Walk:
 
     def level(self, node: Node) -> int:
         """The level of ``node``, which is added if it is not there."""
-        if id(node) not in self.levels:
-            self.add((node,))
-        return self.levels[id(node)]
+        me, levels = id(node), self.levels
+        if me not in levels:
+            if node.value is None and [arg for arg in node.args if id(arg) not in levels]:
+                self.add((node,))
+            else:
+                self._done.add(me)
+                self._append(node)
+        return levels[me]
 
     def below(self, roots: Iterable[Node]) -> list[Node]:
         """Those nodes that ``roots``, which are among them, are still computed from."""

@@ -38,8 +38,8 @@ class InFlightProgram:
     __slots__ = ("_before", "_failed", "_landed", "sending")
 
     def __init__(self) -> None:
-        self.sending = threading.RLock()
-        """Held by the thread that sends the request and waits, for others that want its nodes."""
+        self.sending: Any = None
+        """A lock that who changes an array holds until the end, for others that want its node."""
         self._landed = False
         self._failed = False
         self._before: list[tuple[Node, NodeSnapshot]] = []
@@ -203,6 +203,7 @@ class LiveValues:
         is ``leaf`` at once; who evaluates that waits for the end of the block (``wait_for``). What
         fails is taken back. Only in the array's turn.
         """
+        flight.sending = threading.RLock()
         with flight.sending:
             may_be_read = self.is_interrupted
             with self.lock:

@@ -179,11 +179,19 @@ class ClientType:
     """Whether it is of rank 0."""
     value: ValueType = field(init=False, repr=False, compare=False)
     """What a sweep calls it."""
+    _hash: int = field(init=False, repr=False, compare=False)
     on_client: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.dtype, self.shape)))
         object.__setattr__(self, "is_scalar", not self.shape)
         object.__setattr__(self, "value", ValueType(self.dtype.name, self.shape))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Callable[..., ClientType], tuple[np.dtype[Any], Row]]:
+        return client_type, (self.dtype, self.shape)  # hashes differ by process
 
     @property
     def space(self) -> Space:
