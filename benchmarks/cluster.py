@@ -169,13 +169,13 @@ class Found:
     def _compute(self, rows: int, features: int) -> None:
         """Seconds of the passes over the rows, and of the vectors of an iteration."""
         dimension = int(self.facts["dimension"])
-        work = Work(Logistic(), uniform_rows, rows, features, dimension)
+        moved = 8.0 * dimension * VECTORS
+        work = Work(Logistic(), uniform_rows, rows, features, dimension, moved)
         with memory_speed.processes(len(WORKERS), work) as beside:
             found = [beside() for _ in range(5)]
         times = {name: median(one[name] for one in found) for name in found[0]}
-        per_byte = times[memory_speed.COPY] / (len(WORKERS) * memory_speed.COPIED_BYTES)
         self.facts["pass"] = times[memory_speed.ALONE]
-        self.facts["vectors"] = 8.0 * dimension * VECTORS * per_byte
+        self.facts["vectors"] = work.vectors_seconds(times, len(WORKERS))
 
     def bound(self) -> tuple[float, dict[str, float]]:
         """Seconds of an iteration at least, and of what they consist."""

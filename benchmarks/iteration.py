@@ -2,10 +2,10 @@
 
 Nobody can save the pass over the rows, or the vectors that an iteration moves. Both are measured in
 the same run, in turn with iterations, by as many processes as there are tasks: the sums of the loss
-without Spark and servers, and a copy of arrays larger than the caches. The vectors are the 4m + 3
-of the direction (``benchmarks.direction``), one that its norms read along, 3 of the step, 8 of what
-the trial is worth and of the newest pair, and 2 for each way that weights and gradient
-take: pulled, pushed, added.
+without Spark and servers, and a copy of arrays as large as these vectors together, of which caches
+hold as much. The vectors are the 4m + 3 of the direction (``benchmarks.direction``), one that its
+norms read along, 3 of the step, 8 of what the trial is worth and of the newest pair, and 2 for each
+way that weights and gradient take: pulled, pushed, added.
 """
 
 from __future__ import annotations
@@ -103,16 +103,16 @@ def timed(
     compact = kind == "texts"
     with LogisticLoss(rows, l2=PENALTY, mode="resident", compact=compact, ps=ps) as loss:
         layouts |= {f"{kind}: partition {k}": said for k, said in loss.layouts.items()}
-        work = Work(Logistic(), make, options.rows, options.features, loss.dimension)
+        moved = 8.0 * loss.dimension * (VECTORS + 2 * TASKS * 3)
+        work = Work(Logistic(), make, options.rows, options.features, loss.dimension, moved)
         with memory_speed.processes(TASKS, work) as beside:
             for _ in range(options.repeat):
                 fit(ps, loss, options.iterations, seconds)
                 for _ in range(5):
                     found = beside()
-                    moved = 8.0 * loss.dimension * (VECTORS + 2 * TASKS * 3)
-                    per_byte = found[memory_speed.COPY] / (TASKS * memory_speed.COPIED_BYTES)
                     seconds.setdefault(memory_speed.ALONE, []).append(found[memory_speed.ALONE])
-                    seconds.setdefault(_LINES[-1], []).append(moved * per_byte)
+                    copies = work.vectors_seconds(found, TASKS)
+                    seconds.setdefault(_LINES[-1], []).append(copies)
     return seconds
 
 

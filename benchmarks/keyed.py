@@ -4,6 +4,9 @@ A table of 16 float32 a key, batches of 100,000 keys in random order, one server
 one. Peers, in this process and so without a way to anybody: a Python dict and NumPy rows; pandas'
 index and NumPy rows; ``torch.nn.EmbeddingBag`` with sparse gradients, whose keys are 0, 1, 2, ...
 
+Memory: bytes that a server has resident beside those that it counts, both beyond those of a server
+that has warmed up, after keys were removed and arrays freed; and the seconds until it stays so.
+
 The stream: rows of 20 hashed features out of millions, one pass; scikit-learn's ``partial_fit`` on
 the same batches, over features hashed to 2^22, and FTRL row by row in one process, as Vowpal Wabbit
 does it, compiled by numba.
@@ -21,10 +24,12 @@ from typing import Any
 import numpy as np
 
 import distvec as dv
+from benchmarks.dispatch import resident_memory
 from benchmarks.harness import (
     Case,
     Ratio,
     Report,
+    Table,
     Timing,
     installed,
     interleaved,
@@ -39,6 +44,7 @@ FEATURES = 20
 BITS = 22
 """Of what scikit-learn's features are hashed to."""
 _HEATING_SECONDS = 5.0
+_STILL_SECONDS, _STILL_BYTES = 7.0, 4 << 20
 ALPHA, BETA, L1, L2 = 0.1, 1.0, 1.0, 1.0
 
 
@@ -60,6 +66,7 @@ def measure(options: argparse.Namespace) -> Report:
         _heat(operations["step"])
         cases = [Case(name, run, operations=BATCH) for name, run in operations.items()]
         timings = interleaved(cases, repeat=3 if options.quick else 9)
+    memory, resident = _memory(count)
     stream = _stream(options.quick)
     facts: dict[str, Any] = {
         "keys": len(keys),
@@ -78,9 +85,11 @@ def measure(options: argparse.Namespace) -> Report:
             "1.5",
         ),
         Ratio("bytes over keys and rows", state.bytes / len(keys) / (8 + 4 * COLUMNS), "1.6"),
+        Ratio("resident over counted bytes, after keep", resident, "1.3"),
     ]
     title = f"rows of {COLUMNS} float32, {len(keys):.0e} keys, batches of {BATCH:,}, one server"
-    return Report(title, [*timings.values(), *stream], [*ratios, *_stream_ratios(stream)], facts)
+    all_ratios = [*ratios, *_stream_ratios(stream)]
+    return Report(title, [*timings.values(), *stream], all_ratios, facts, [memory])
 
 
 def _fill(table: dv.KeyedArray, keys: np.ndarray) -> None:
@@ -160,6 +169,64 @@ def _torch(keys: np.ndarray, batches: list, rows: np.ndarray) -> dict[str, Calla
         optimizer.step()
 
     return {"pull, torch": lambda: bag(next(places)).detach(), "step, torch": step}
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def _memory(count: int) -> tuple[Table, float]:
+    """Resident beside counted, as keys and arrays come and go; and the ratio of both after keep."""
+    rng = np.random.default_rng(2)
+    rows: dict[str, list[float | None]] = {}
+    with dv.local(servers=1) as ps:
+        space = ps.keys()
+        table, score = space.table(COLUMNS), space.zeros()
+        (server,) = ps.client.status()
+
+        def insert(many: int) -> np.ndarray:
+            keys = np.unique(rng.integers(-(2**63), 2**63 - 1, many))
+            for some in np.array_split(keys, -(-many // BATCH)):
+                table.push(some, np.ones((len(some), COLUMNS), np.float32))
+                score.push(some, rng.random(len(some)))
+            return keys
+
+        def note(name: str, action: Callable[[], object]) -> None:
+            seconds = seconds_of(action)
+            until, resident, counted = _settled(ps, server.pid)
+            rows[name] = [resident / 2**20, counted / 2**20, seconds, until]
+
+        insert(BATCH)
+        space.keep(BATCH // 10, by=score)  # kernels are loaded
+        space.remove(space.keys())
+        _settled(ps, server.pid)
+        note("no keys", lambda: None)
+        note(f"{count:.0e} keys inserted", lambda: insert(count))
+        note("a tenth of them kept", lambda: space.keep(count // 10, by=score))
+        note("all removed", lambda: space.evict(score >= 0))
+        note(
+            "40 times 100,000 inserted and removed",
+            lambda: [space.remove(insert(BATCH)) for _ in range(40)],
+        )
+        note("a vector of 512 MiB made and freed", lambda: float(ps.ones(1 << 26).persist()[0]))
+    (base, counted_base, *_), *others = rows.values()
+    for row in others:
+        row[0], row[1] = row[0] - base, row[1] - counted_base
+    kept = rows["a tenth of them kept"]
+    columns = ("MiB resident", "MiB counted", "seconds", "seconds until it settles")
+    return Table("memory of a server, beyond the first row's", columns, rows), kept[0] / kept[1]
+
+
+def _settled(ps: dv.Session, pid: int) -> tuple[float, int, int]:
+    """Seconds until the resident bytes stay the same for some seconds; these; and those counted."""
+    ps.client.status()  # by which the server hears of what was freed
+    began = changed = time.perf_counter()
+    resident = resident_memory(str(pid))
+    while time.perf_counter() - changed < _STILL_SECONDS:
+        time.sleep(0.1)
+        now = resident_memory(str(pid))
+        if abs(now - resident) > _STILL_BYTES:
+            resident, changed = now, time.perf_counter()
+    return changed - began, resident, ps.client.status()[0].used
 
 
 # --- a stream of hashed rows ----------------------------------------------------------------------

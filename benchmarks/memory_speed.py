@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -24,9 +24,8 @@ from distvec.losses import Loss, Rows
 READ, PULL, PUSH, SUM = "rows read twice", "vectors pulled", "vectors pushed", "vectors added"
 FLOOR = (READ, PULL, PUSH, SUM)
 ALONE = "sums of the loss alone"
-COPY = "32 MiB copied"
-COPIED_BYTES = 64 << 20
-"""Read or written by each process for that: more than caches hold."""
+COPY = "arrays copied"
+_MOST_COPIED = 1 << 30
 
 Make = Callable[[int, int, int], tuple[np.ndarray, Any]]
 """Of the number of a batch, a number of rows, and one of features: labels and rows."""
@@ -36,13 +35,25 @@ _BATCH = 2500
 
 @dataclass(frozen=True)
 class Work:
-    """So many rows, shared out evenly among processes; vectors of ``dimension``."""
+    """So many rows, shared out evenly among processes; vectors of ``dimension``.
+
+    ``moved``: bytes that all of them together read and write of vectors. Caches may hold some.
+    """
 
     loss: Loss
     make: Make
     rows: int
     features: int
     dimension: int
+    moved: float = 0.0
+
+    def copied(self, count: int) -> int:
+        """Bytes that each of so many processes reads and writes to copy arrays of that size."""
+        return min(_MOST_COPIED, int(self.moved) // count)
+
+    def vectors_seconds(self, times: Mapping[str, float], count: int) -> float:
+        """What moving all that takes at the bandwidth of copies, by ``count`` processes."""
+        return times[COPY] * self.moved / (count * max(1, self.copied(count)))
 
 
 @contextmanager
@@ -80,7 +91,7 @@ def processes(count: int, work: Work) -> Iterator[Callable[[], dict[str, float]]
 def _serve(pipe: Connection, barrier: Barrier, work: Work, number: int, count: int) -> None:
     rows = _rows(work, number, count)
     memory = SharedMemory(create=True, size=8 * work.dimension)
-    far = np.ones((2, COPIED_BYTES // 16))
+    far = np.ones((2, max(1, work.copied(count) // 16)))
     try:
         pipe.send(True)
         with threadpool_limits(1, user_api="blas"):

@@ -22,6 +22,7 @@ from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.endpoints.tls_identity import FileIdentity, Identity
 from ps_backend.server.service import Incarnation, Service
 from ps_backend.server.sessions import VERSION
+from ps_backend.server.state.memory import share_one_heap
 
 _MOST_FILES = 16_384
 """Open at once: four times the connections that are let in."""
@@ -202,6 +203,7 @@ def _allow_connections() -> None:
 
 def _serve(options: argparse.Namespace) -> int:
     _allow_connections()
+    share_one_heap()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -17,6 +17,7 @@ from ps_backend.kernels.keyed.memory import (
     add_row,
     ask_for_row,
     copy_row,
+    load_8,
     load_64,
     load_integer,
     row_at,
@@ -93,6 +94,24 @@ def fill(blocks: Any, first: Any, counts: Any, row: Any, buckets: Any, size: Any
         low = load_integer(first + bucket * _WORD)
         for slot in range(low, load_integer(counts + bucket * _WORD)):
             copy_row(block + slot * size, row, size)
+
+
+@_compiled
+def keep(blocks: Any, starts: Any, counts: Any, low: Any, high: Any, size: Any, mask: Any) -> None:
+    """Move the rows that ``mask`` names to the front of the blocks of buckets ``low`` to ``high``.
+
+    The mask of bucket ``b`` is at ``starts[b]``, for its ``counts[b]`` rows.
+    """
+    for bucket in range(low, high):
+        block = load_integer(blocks + bucket * _WORD)
+        chosen = mask + load_integer(starts + bucket * _WORD)
+        target = block
+        for slot in range(load_integer(counts + bucket * _WORD)):
+            if load_8(chosen + slot) != 0:
+                source = block + slot * size
+                if source != target:
+                    copy_row(target, source, size)
+                target += size
 
 
 _M0, _M1 = (np.uint64(one) for one in philox.MULTIPLIERS)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.kernel import in_parts
 from ps_backend.kernels.keyed.index import KeyIndex, RangeIndex
 from ps_backend.kernels.numpy_loops import address_of
 from ps_backend.program import initializers
@@ -26,6 +27,8 @@ _ADDED = frozenset(("float64", "float32", "int64", "uint64"))
 _JOINS = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _SPARE = 8
 """A block that grows has room for one slot in so many more than it needs."""
+_MOST_SPARE = 4
+"""A block from which rows went is made smaller if it has room for one in so many besides."""
 _LINE = 64
 """Bytes that memory is read by. Where they begin a block, rows of so many are read in one go."""
 _SHORT = 16
@@ -155,17 +158,32 @@ class RowStore:
         if not np.array_equal(counts, self.counts) or len(mask) != counts.sum():
             raise ValueError(f"a mask of {len(mask)} for {self.counts.sum()} rows")
         starts = np.cumsum(counts) - counts
-        left = counts.copy()
-        for bucket in np.flatnonzero(counts).tolist():
-            low = starts[bucket]
-            chosen = mask[low : low + counts[bucket]]
-            left[bucket] = np.count_nonzero(chosen)
-            if left[bucket] < counts[bucket]:
-                rows = self._rows(bucket)[chosen]
-                self._resize(bucket, 0)  # so that what is behind these rows is zeros
-                self._resize(bucket, _spacious(len(rows)))
-                self._rows(bucket, len(rows))[...] = rows
+        if self._size and len(mask):
+            self._move_kept(np.ascontiguousarray(mask), starts)
+        ends = np.concatenate(([0], np.cumsum(mask)))
+        left = ends[starts + counts] - ends[starts]
+        for bucket in np.flatnonzero(left < counts).tolist():
+            count, room = int(left[bucket]), int(self._room[bucket])
+            if room > count + count // _MOST_SPARE:
+                room = _spacious(count)
+                self._resize(bucket, room)
+            block = self._blocks[bucket]
+            if block is not None:
+                behind = int(self._addresses[bucket]) - address_of(block) + count * self._size
+                block[behind:] = 0  # as what no key has yet is zeros
         self.counts = left
+
+    def _move_kept(self, mask: npt.NDArray[np.bool_], starts: Integers) -> None:
+        from ps_backend.kernels.keyed import compiled_rows
+
+        tables = [address_of(one) for one in (self._addresses, starts, self.counts)]
+
+        move: Any = compiled_rows.keep
+
+        def keep(low: int, high: int) -> None:
+            move(*tables, low, high, self._size, address_of(mask))
+
+        in_parts(keep, BUCKETS, len(mask) // BUCKETS * self._size // 8 + 1)
 
     def copy_to(self, out: Array) -> None:
         """Copy all rows into ``out``, of shape ``(len(index), *row)``, by bucket and slot."""

@@ -13,7 +13,7 @@ import os
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from math import prod
@@ -28,6 +28,7 @@ from ps_backend.errors import OutOfBudget
 _SMALLEST_KEPT = 1 << 16
 _MOST_KEPT = 64
 _KEPT_SECONDS = 3.0
+_ARENA_MAX = -8  # of malloc.h
 _LINE = 64
 _STIR_BYTES, _STIR_PART = 8 << 20, 16
 """Changes of memory after which the heap is trimmed: so much, and a part of what is counted."""
@@ -38,12 +39,26 @@ contribution, take some 700."""
 
 
 @cache
-def _heap_trimmer() -> Callable[[], object]:
-    """Gives the free pages of the heap back to the system, if the C library can do so: glibc's."""
-    with suppress(AttributeError, OSError, TypeError):
-        trim = ctypes.CDLL(None).malloc_trim
-        return lambda: trim(ctypes.c_size_t(0))
-    return lambda: None
+def _c_library() -> ctypes.CDLL | None:
+    """That of this process."""
+    with suppress(OSError, TypeError):
+        return ctypes.CDLL(None)
+    return None
+
+
+def _trim_heap() -> None:
+    """Give the free pages of the heap back to the system, if the C library can do so: glibc's."""
+    with suppress(AttributeError):
+        _c_library().malloc_trim(ctypes.c_size_t(0))  # type: ignore[union-attr]
+
+
+def share_one_heap() -> None:
+    """Let all threads of this process share a heap, which can be trimmed: not so others of glibc.
+
+    To be called before there are threads.
+    """
+    with suppress(AttributeError):
+        _c_library().mallopt(_ARENA_MAX, 1)  # type: ignore[union-attr]
 
 
 def _resident_bytes() -> int:
@@ -208,7 +223,7 @@ class Memory:
         self._stirred |= stirs
         pause = _KEPT_SECONDS * (2 if stirs else 1)
         if self._stirred and self._now >= self._trimmed + pause:
-            _heap_trimmer()()
+            _trim_heap()
             self._stirred, self._trimmed = False, self._now
             self._seen = _resident_bytes(), counted
 
