@@ -109,7 +109,7 @@ def test_small_square_tables_on_the_servers(ps: dv.Session) -> None:
     ps.counters.reset()
     inverse, sign = np.linalg.inv(table), np.linalg.slogdet(table).sign
     dv.evaluate(inverse, sign, np.linalg.cholesky(table, upper=True))
-    assert ps.counters.messages == 1
+    assert ps.counters.messages == 0, "the client keeps a copy of small values"
     np.testing.assert_allclose(inverse.numpy(), np.linalg.inv(gram))
     np.testing.assert_allclose(np.linalg.matrix_power(table.T, 3).numpy(), gram.T @ gram.T @ gram.T)
     np.testing.assert_allclose(np.linalg.cond(table, 1).numpy(), np.linalg.cond(gram, 1))
