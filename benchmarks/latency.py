@@ -49,7 +49,7 @@ def measure(options: argparse.Namespace) -> Report:
         for name, goal in (
             ("1 server", "under 0.25"),
             ("2 servers", "under 0.25"),
-            ("in process", "60 us"),
+            ("in process", "30 us"),
         )
     ]
     title = f"latency of a dot, n = {LENGTH}"

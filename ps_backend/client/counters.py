@@ -10,7 +10,8 @@ from ps_backend.program.sweep import Program
 class Counters:
     """Counts since the session was opened or ``reset``. Thread-safe.
 
-    A message is a request and its reply. Vectors are whole ones, however many servers hold them.
+    A message is a request and its reply; a program that runs in this process without them counts as
+    the messages that it would take. Vectors are whole ones, however many servers hold them.
     """
 
     def __init__(self, servers: int) -> None:

@@ -15,8 +15,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from ctypes import addressof, c_char
 from functools import cache
-from math import prod
 from operator import itemgetter
 from pathlib import Path
 
@@ -104,7 +104,7 @@ class MemoryBlock:
 
     def array(self, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
         """The block, or its beginning, as an array of ``dtype`` and ``shape``; no copy."""
-        return self.bytes[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+        return np.ndarray(shape, dtype, self.bytes)
 
     def __del__(self) -> None:
         self._home.append(self.bytes)  # may run anywhere, so it must take no lock
@@ -113,7 +113,7 @@ class MemoryBlock:
 def _allocate_aligned(size: int) -> npt.NDArray[np.uint8]:
     """``size`` bytes that begin at a cache line, as vector stores past the caches need it."""
     memory = np.empty(size + _LINE, np.uint8)
-    start = -memory.ctypes.data % _LINE
+    start = -addressof(c_char.from_buffer(memory.data)) % _LINE  # ``memory.ctypes`` takes 2 us
     return memory[start : start + size]
 
 
