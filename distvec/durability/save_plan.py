@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from distvec.array.core.handle import (
     Handle,
@@ -62,6 +61,8 @@ def place_of(path: str | os.PathLike[str], store: Store | None = None) -> Place:
 
 def bar_of(what: str, nbytes: int, *, shown: bool) -> Any:
     """A bar of ``nbytes`` on standard error, if ``shown``: a context manager with ``update``."""
+    from tqdm import tqdm  # takes a tenth of the time to import distvec
+
     return tqdm(total=nbytes, desc=what, unit="B", unit_scale=True, disable=not shown)
 
 

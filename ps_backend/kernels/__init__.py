@@ -34,11 +34,12 @@ takes out the calls of loops that are compiled already, and orders them and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
 
+from ps_backend.kernels.background import compiled_at_once as compiled_at_once
+from ps_backend.kernels.background import is_in_background
 from ps_backend.kernels.kernel import Flattened, has_compiler
 from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering import for_numba, split
@@ -126,7 +127,7 @@ def strategy_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
     """
     engine = engine_for(sweep, length, choice)
     work = length * (_WORK_OF_DRAWS if _draws(sweep) else 1)
-    is_tiered = work >= TIERED_FROM_LENGTH and length <= TIERED_TO_LENGTH and _in_background
+    is_tiered = work >= TIERED_FROM_LENGTH and length <= TIERED_TO_LENGTH and is_in_background()
     if engine == "rows" or not is_tiered:
         return engine
     if choice != "auto" or not has_compiler() or not has_same_bits(sweep):
@@ -164,20 +165,6 @@ def explained(sweep: Sweep, length: int, choice: str = "auto") -> str:
         f"{engines[strategy]}, by its length and structure alone: functions or reductions of it "
         "differ in the last digit between engines"
     )
-
-
-_in_background = True
-
-
-@contextmanager
-def compiled_at_once() -> Iterator[None]:
-    """Within this context kernels are compiled where they are first needed, and waited for."""
-    global _in_background
-    before, _in_background = _in_background, False
-    try:
-        yield
-    finally:
-        _in_background = before
 
 
 def compile_sweep(sweep: Sweep, length: int, choice: str = "auto") -> Kernel:

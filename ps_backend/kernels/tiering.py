@@ -8,21 +8,17 @@ the same bits on all engines are run so (``reproducible``).
 
 from __future__ import annotations
 
-import logging
-import math
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from queue import SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.background import compile_throttle, in_background
 from ps_backend.kernels.compiled.source import source_of
 from ps_backend.kernels.kernel import Arrays, Kernel, Pause, no_pause
 from ps_backend.kernels.lowering import for_numba, split
@@ -32,16 +28,6 @@ HOT_SECONDS = 0.3
 """A kernel that has run for so long, in this process, is worth a compilation of its own."""
 HOT_RUNS = 2
 """And so often."""
-
-PATIENCE_SECONDS = 2.0
-"""So long in all the thread that makes kernels gives way to those that run."""
-QUIET_SECONDS = 0.1
-"""It goes on when none has run for so long: where one new program was, there are often more."""
-_SWITCH_SECONDS = 0.0001
-"""Meanwhile it keeps the interpreter lock for no longer from a request that wants it."""
-_WAIT_SECONDS = 0.0005
-
-_LOG = logging.getLogger(__name__)
 
 Tier = Callable[[bool], Kernel | None]
 """Makes a kernel. Told whether it may compile; None if it would have to, and may not."""
@@ -104,7 +90,7 @@ class TieredKernel:
         if self._made_plan is not None and not self._made_plan.tiers:
             return kernel(inputs, scalars, outputs, offset, length, block_size, pause)
         start = time.perf_counter()
-        with _throttle().taken():
+        with compile_throttle().taken():
             partials = kernel(inputs, scalars, outputs, offset, length, block_size, pause)
         counter = self._counter
         counter.seconds += time.perf_counter() - start
@@ -135,71 +121,6 @@ class TieredKernel:
             self._kernel = kernel
             tiers.pop(0)
         self._is_waiting = False
-
-
-class CompileThrottle:
-    """Lets one thread run Python only while no kernel runs or just ran, as long as patience lasts.
-
-    A kernel that calls NumPy's loops takes the interpreter lock again after each, hundreds of times
-    a run, and a thread that imports numba, which takes 0.3 s, would hold it for 5 ms each time:
-    12 ms became 230.
-    """
-
-    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
-        self._runs: deque[None] = deque()  # one for each: appending takes no lock
-        self._patience = patience
-        self._ended = -math.inf
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """A kernel runs in the block."""
-        self._runs.append(None)
-        try:
-            yield
-        finally:
-            self._ended = time.perf_counter()
-            self._runs.pop()
-
-    def give(self, *_: object) -> None:
-        """For ``sys.setprofile``, so called at each call and return: wait while kernels run."""
-        while self._patience > 0 and (
-            self._runs or time.perf_counter() - self._ended < QUIET_SECONDS
-        ):
-            time.sleep(_WAIT_SECONDS)
-            self._patience -= _WAIT_SECONDS
-
-
-def in_background(work: Callable[[], None]) -> None:
-    """Have the thread that makes kernels do ``work``."""
-    _queue().put(work)
-
-
-@cache
-def _throttle() -> CompileThrottle:
-    """Of this process."""
-    return CompileThrottle()
-
-
-@cache
-def _queue() -> SimpleQueue[Callable[[], None]]:
-    """Work for the thread that makes kernels."""
-    queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
-
-    def work() -> None:
-        sys.setprofile(_throttle().give)
-        while True:
-            task = queue.get()
-            before = sys.getswitchinterval()
-            sys.setswitchinterval(min(before, _SWITCH_SECONDS))
-            try:
-                task()
-            except Exception:  # noqa: BLE001 - the kernel that runs goes on without the next one
-                _LOG.exception("a kernel could not be compiled; the slower one stays")
-            finally:
-                sys.setswitchinterval(before)
-
-    threading.Thread(target=work, name="distvec-compile", daemon=True).start()
-    return queue
 
 
 _ENGINE = "ps_backend.kernels.compiled.numba_engine"

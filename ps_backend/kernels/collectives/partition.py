@@ -5,12 +5,15 @@ By NumPy's functions for few; by loops compiled once for more, where numba is in
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.background import in_background, is_in_background
 from ps_backend.kernels.kernel import Pause, has_compiler, no_pause
 
 Array = npt.NDArray[Any]
@@ -25,7 +28,44 @@ _PLAIN = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 def is_worth_compiling(count: int) -> bool:
     """Whether compiled loops are used for so many indices."""
-    return count >= COMPILED_FROM and has_compiler()
+    return uses_compiled_loops(count, COMPILED_FROM)
+
+
+_WORTH_WAITING = 64
+"""Times as many elements as compiled loops are used for: by then NumPy takes as long as loading."""
+
+
+def uses_compiled_loops(count: int, least: int) -> bool:
+    """Whether a sort, or a move of elements, takes compiled loops, which have NumPy's bits.
+
+    They are for ``least`` elements or more. Of fewer than many times as many a process that has not
+    loaded them, which takes half a second, leaves them to NumPy, and loads them meanwhile.
+    """
+    if count < least or not has_compiler():
+        return False
+    loaded, wanted = _loops_of_collectives()
+    if loaded.is_set():
+        return True
+    if count >= _WORTH_WAITING * least or not is_in_background():
+        _load_loops_of_collectives()
+        return True
+    if not wanted.is_set():
+        wanted.set()
+        in_background(_load_loops_of_collectives)
+    return False
+
+
+@cache
+def _loops_of_collectives() -> tuple[threading.Event, threading.Event]:
+    """Set once this process has them; and once the thread that makes kernels shall load them."""
+    return threading.Event(), threading.Event()
+
+
+def _load_loops_of_collectives() -> None:
+    from ps_backend.kernels.collectives import compiled
+
+    compiled.extremes(np.zeros(1, np.int64))  # the first of them sets numba up
+    _loops_of_collectives()[0].set()
 
 
 def verify_range(indices: npt.NDArray[np.int64], length: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.kernel import has_compiler
+from ps_backend.kernels.collectives.partition import uses_compiled_loops
 
 Array = npt.NDArray[Any]
 
@@ -24,7 +24,7 @@ COMPILED_FROM = 1 << 16
 
 def is_worth_compiling(count: int) -> bool:
     """Whether loops over so many elements should be compiled, and can be."""
-    return count >= COMPILED_FROM and has_compiler()
+    return uses_compiled_loops(count, COMPILED_FROM)
 
 
 def key_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ps_backend.kernels.tiering import HotCounter, in_background
+from ps_backend.kernels.background import in_background
+from ps_backend.kernels.tiering import HotCounter
 from ps_backend.program.row_program import RowProgram
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from ps_backend import kernels
-from ps_backend.kernels import tiering
+from ps_backend.kernels import background, tiering
+from ps_backend.kernels.collectives import partition
 from ps_backend.kernels.compiled import compile_worker, machine_code
 from ps_backend.kernels.compiled.compile_worker import compile_in_subprocess
 from ps_backend.kernels.compiled.machine_code import cache_folder, marker_of
@@ -68,7 +69,7 @@ def tiered(*tiers: Tier) -> TieredKernel:
 def wait_for_thread() -> None:
     """Until it has done what was asked of it so far."""
     done = threading.Event()
-    tiering._queue().put(done.set)
+    background._queue().put(done.set)
     assert done.wait(300)
 
 
@@ -299,7 +300,7 @@ def test_functions_that_engines_round_differently_stay_with_one() -> None:
 
 
 def test_who_makes_kernels_gives_way_to_those_that_run() -> None:
-    throttle, events = tiering.CompileThrottle(patience=300.0), []
+    throttle, events = background.CompileThrottle(patience=300.0), []
 
     def make() -> None:
         throttle.give()
@@ -315,7 +316,7 @@ def test_who_makes_kernels_gives_way_to_those_that_run() -> None:
 
 
 def test_it_does_not_give_strategy_for_ever() -> None:
-    throttle = tiering.CompileThrottle(patience=0.01)
+    throttle = background.CompileThrottle(patience=0.01)
     with throttle.taken():
         throttle.give()
 
@@ -323,13 +324,13 @@ def test_it_does_not_give_strategy_for_ever() -> None:
 def test_it_gives_way_between_kernels_that_follow_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    throttle = tiering.CompileThrottle(patience=0.01)
-    monkeypatch.setattr(tiering, "QUIET_SECONDS", 0.0)
+    throttle = background.CompileThrottle(patience=0.01)
+    monkeypatch.setattr(background, "QUIET_SECONDS", 0.0)
     with throttle.taken():
         pass
     throttle.give()
     assert throttle._patience == 0.01, "long enough ago"
-    monkeypatch.setattr(tiering, "QUIET_SECONDS", 300.0)
+    monkeypatch.setattr(background, "QUIET_SECONDS", 300.0)
     throttle.give()
     assert throttle._patience <= 0
 
@@ -338,9 +339,33 @@ def test_kernels_that_run_take_the_throttle() -> None:
     taken = []
 
     def kernel(*_: object) -> list[Any]:
-        taken.append(len(tiering._throttle()._runs))
+        taken.append(len(background.compile_throttle()._runs))
         return []
 
     assert TieredKernel(kernel, TierPlan, False)([], [], [], 0, 1, 1) == []  # type: ignore[arg-type]
     assert taken == [1]
-    assert not tiering._throttle()._runs
+    assert not background.compile_throttle()._runs
+
+
+def test_sorts_are_left_to_numpy_until_compiled_loops_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work: list[Callable[[], None]] = []
+    monkeypatch.setattr(partition, "in_background", work.append)
+
+    def forget() -> None:
+        events = threading.Event(), threading.Event()
+        monkeypatch.setattr(partition, "_loops_of_collectives", lambda: events)
+
+    forget()
+    assert not any(partition.uses_compiled_loops(count, 100) for count in (99, 100, 101))
+    (load,) = work
+    load()
+    assert partition.uses_compiled_loops(100, 100)
+    assert not partition.uses_compiled_loops(99, 100)
+    forget()
+    assert partition.uses_compiled_loops(10_000, 100)
+    forget()
+    with kernels.compiled_at_once():
+        assert partition.uses_compiled_loops(100, 100)
+    assert len(work) == 1

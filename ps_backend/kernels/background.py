@@ -1,0 +1,108 @@
+"""The thread that makes kernels while slower ones run, and how it gives way to these."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from queue import SimpleQueue
+
+PATIENCE_SECONDS = 2.0
+"""So long in all the thread that makes kernels gives way to those that run."""
+QUIET_SECONDS = 0.1
+"""It goes on when none has run for so long: where one new program was, there are often more."""
+_SWITCH_SECONDS = 0.0001
+"""Meanwhile it keeps the interpreter lock for no longer from a request that wants it."""
+_WAIT_SECONDS = 0.0005
+
+_LOG = logging.getLogger(__name__)
+
+
+class CompileThrottle:
+    """Lets one thread run Python only while no kernel runs or just ran, as long as patience lasts.
+
+    A kernel that calls NumPy's loops takes the interpreter lock again after each, hundreds of times
+    a run, and a thread that imports numba, which takes 0.3 s, would hold it for 5 ms each time:
+    12 ms became 230.
+    """
+
+    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
+        self._runs: deque[None] = deque()  # one for each: appending takes no lock
+        self._patience = patience
+        self._ended = -math.inf
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """A kernel runs in the block."""
+        self._runs.append(None)
+        try:
+            yield
+        finally:
+            self._ended = time.perf_counter()
+            self._runs.pop()
+
+    def give(self, *_: object) -> None:
+        """For ``sys.setprofile``, so called at each call and return: wait while kernels run."""
+        while self._patience > 0 and (
+            self._runs or time.perf_counter() - self._ended < QUIET_SECONDS
+        ):
+            time.sleep(_WAIT_SECONDS)
+            self._patience -= _WAIT_SECONDS
+
+
+_waits_for_no_compiler = True
+
+
+def is_in_background() -> bool:
+    """Whether a thread makes kernels while slower ones run."""
+    return _waits_for_no_compiler
+
+
+@contextmanager
+def compiled_at_once() -> Iterator[None]:
+    """Within this context kernels are compiled where they are first needed, and waited for."""
+    global _waits_for_no_compiler
+    before, _waits_for_no_compiler = _waits_for_no_compiler, False
+    try:
+        yield
+    finally:
+        _waits_for_no_compiler = before
+
+
+def in_background(work: Callable[[], None]) -> None:
+    """Have the thread that makes kernels do ``work``."""
+    _queue().put(work)
+
+
+@cache
+def compile_throttle() -> CompileThrottle:
+    """Of this process."""
+    return CompileThrottle()
+
+
+@cache
+def _queue() -> SimpleQueue[Callable[[], None]]:
+    """Work for the thread that makes kernels."""
+    queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def work() -> None:
+        sys.setprofile(compile_throttle().give)
+        while True:
+            task = queue.get()
+            before = sys.getswitchinterval()
+            sys.setswitchinterval(min(before, _SWITCH_SECONDS))
+            try:
+                task()
+            except Exception:  # noqa: BLE001 - the kernel that runs goes on without the next one
+                _LOG.exception("a kernel could not be compiled; the slower one stays")
+            finally:
+                sys.setswitchinterval(before)
+
+    threading.Thread(target=work, name="distvec-compile", daemon=True).start()
+    return queue
