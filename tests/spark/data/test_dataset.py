@@ -7,6 +7,7 @@ import os
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import Row, functions
@@ -120,6 +121,18 @@ def test_joined_partitions_keep_their_rows_and_their_numbers(spark):
         assert found == [tuple(row) for row in join_partitions(rows, None).collect()]
         assert len({partition for partition, _ in found}) == partitions
         assert [number for _, number in found] == [row.id for row in rows.collect()]
+
+
+def test_tasks_over_blocks_run_in_the_workers_that_read_them(spark):
+    def parent(batches):
+        list(batches)
+        yield pa.RecordBatch.from_pydict({"pid": [os.getppid()]})
+
+    data = dataset(spark, [[(X, 1.0)], [(X, 0.0)]])
+    daemons = {pid for (pid,) in spark.range(1).mapInArrow(parent, "pid long").collect()}
+    assert set(data.run(lambda rows: [os.getppid() for _ in rows])) == daemons
+    assert "SPARK_SIMPLIFIED_TRACEBACK" not in spark.sparkContext.environment
+    data.close()
 
 
 def test_groups_share_out_the_partitions_also_where_they_are_lost(spark):
