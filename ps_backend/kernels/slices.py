@@ -77,7 +77,7 @@ class SlicedSweep:
 @lru_cache(maxsize=1024)
 def sliced(sweep: Sweep) -> SlicedSweep | None:
     """How ``sweep`` falls into parts, if it stores one array that is assigned to slices."""
-    if len(sweep.outputs) != 1 or sweep.reductions or sweep.outputs[0] in sweep.constants:
+    if len(sweep.outputs) != 1 or not sweep.is_by_slots or sweep.outputs[0] in sweep.constants:
         return None
     first = len(sweep.inputs) + len(sweep.scalars)
     conditions: dict[int, tuple[tuple[str, int], ...]] = {}

@@ -239,6 +239,12 @@ class Sweep:
         )
 
     @cached_property
+    def is_by_slots(self) -> bool:
+        """Whether runs over it may begin at any slot: nothing is reduced or multiplied by blocks."""
+        multiplies = any(row_ops.TABLE[step.op].products for step in self.row_steps)
+        return not (self.reductions or multiplies)
+
+    @cached_property
     def only_moves(self) -> bool:
         """Whether it stores inputs, each as it is read, and does nothing else."""
         return not (self.steps or self.reductions) and max(self.outputs) < len(self.inputs)

@@ -230,7 +230,14 @@ class ViewInput(Source):
         """As of any source."""
         size = (high - low) * self.width
         parts = list(self._spans(low, high))
-        flat = scratch.zeros(size, kept=not parts) if self._view.spread else scratch.part(size)
+        if self._view.spread and self._view.step == 1 and parts:
+            flat = scratch.part(size)  # the parts adjoin
+            flat[: min(span.first for span in parts)] = 0
+            flat[max(span.first + span.size for span in parts) :] = 0
+        elif self._view.spread:
+            flat = scratch.zeros(size, kept=not parts)
+        else:
+            flat = scratch.part(size)
         ready: list[tuple[Array, Array]] = []
         later: list[tuple[Array, Array]] = []
         asked: list[Asked] = []

@@ -79,6 +79,7 @@ class Staging:
         self._call, self._sources, self._here = call, sources, here
         self._streams = any(source.streams for source in sources)
         self._only_moves = not call.donors and call.sweep.only_moves
+        self._unit = 1 if call.sweep.is_by_slots else here.block_size
         self._batch_bytes = _BATCH_BYTES * thread_count()
         if self._streams or self._only_moves:
             most = min(_FETCHED_BYTES, memory.budget // _SHARE)
@@ -163,7 +164,7 @@ class Staging:
 
         So what is fetched for the borders has the time of the rest.
         """
-        here, size = self._here, self._here.block_size
+        here, size = self._here, self._unit
         low = max([here.low, *(source.extent[0] for source in self._sources)])
         high = min([here.high, *(source.extent[1] for source in self._sources)])
         low = -(-low // size) * size
@@ -177,7 +178,7 @@ class Staging:
         yield from self._batches(high, here.high)
 
     def _batches(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        size, whole = self._here.block_size, _Run(0, low, high)
+        size, whole = self._unit, _Run(0, low, high)
         staged = [source for source in self._sources if not whole.is_in_place(source)]
         block = size * sum(source.row_bytes for source in staged)
         step = max(1, self._batch_bytes // max(1, block)) * size

@@ -175,11 +175,14 @@ def _in_range(index: int, length: int, axis: int) -> int:
 
 def positions(indices: npt.NDArray[Any], length: int, axis: int = 0) -> npt.NDArray[np.int64]:
     """``indices`` of an axis as numbers from 0; ``IndexError`` for one that it has not."""
-    found = indices.astype(np.int64)
+    found = indices.astype(np.int64)  # a copy, which may wait for its use
     if found.size:
-        for extreme in (int(found.min()), int(found.max())):
+        least, greatest = int(found.min()), int(found.max())
+        for extreme in (least, greatest):
             _in_range(extreme, length, axis)
-    return np.where(found < 0, found + length, found)
+        if least < 0:
+            found += length * (found < 0)
+    return found
 
 
 def _together(parts: list[Part]) -> list[Part]:

@@ -29,7 +29,7 @@ from distvec.array.indexing.getitem import is_one_truth, names_all, parts_of
 from distvec.array.indexing.parse_key import At, Mask, NewAxis, Part, Slice, Take, positions
 from distvec.graph import build
 from distvec.graph.build import collect
-from ps_backend.program.types import client_type
+from ps_backend.program.types import array_type, client_type
 
 _MOST_PLACED = 1 << 18
 """So many values travel with the program that puts them at indices; more are put there first."""
@@ -111,6 +111,8 @@ def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
             )
     if x.ndim > 1 and (is_row or isinstance(rows, At)):
         new = _keep_on_client(x, new)
+    if chosen is not None and chosen.size and _replaces_a_part(x, parts, new):
+        new, chosen = _between_columns(x, *parts, new), None
     if chosen is not None:
         if not chosen.size:
             return
@@ -194,6 +196,27 @@ def _columns(x: Arithmetic, parts: Sequence[Part]) -> npt.NDArray[np.int64] | No
     if found.ndim != 1:
         raise NotImplementedError("column indices must be a vector")
     return positions(found, x.shape[1], 1)
+
+
+def _replaces_a_part(x: Arithmetic, parts: Sequence[Part], new: Any) -> bool:
+    """Whether ``new`` is a table on the servers, and stands for rows and columns side by side."""
+    if not isinstance(new, Arithmetic) or new.node.on_client:
+        return False
+    are_slices = all(isinstance(part, Slice) and part.step == 1 for part in parts)
+    return are_slices and new.shape == tuple(part.length for part in parts)  # type: ignore[union-attr]
+
+
+def _between_columns(x: Arithmetic, rows: Any, columns: Any, new: Any) -> Any:
+    """``new`` between the columns of the same rows that stay as they are."""
+    there, width = getitem.slice_rows(x, rows), x.shape[1]
+    left = Slice(0, 1, columns.start)
+    right = Slice(columns.end, 1, width - columns.end)
+    pieces = [getitem.slice_columns(there, part) for part in (left, right) if part.length]
+    joined, *others = [*pieces[: bool(left.length)], new, *pieces[bool(left.length) :]]
+    for one in others:
+        type = array_type(joined.space, x.dtype, (joined.shape[1] + one.shape[1],))
+        joined = make(x, "join_columns", (joined, one), type)
+    return joined
 
 
 def _fill_columns(x: Arithmetic, new: Any, chosen: npt.NDArray[np.int64], axes: int) -> Any:

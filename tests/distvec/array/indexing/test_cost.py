@@ -258,3 +258,26 @@ def test_indices_out_of_range_are_heard_by_who_asks(ps: dv.Session) -> None:
     assert float((x + 1).sum()) == 2000 * 2001 / 2
     with pytest.raises(IndexError, match="5000 is out of range for length 2000"):
         bad.numpy()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        (slice(1, -1), slice(1, -1)),
+        (slice(None), slice(2, 5)),
+        (slice(3, 3000), slice(0, 4)),
+        (slice(2, None), slice(3, None)),
+    ],
+)
+def test_a_part_of_a_table_is_assigned_in_one_pass(part):
+    x = np.random.default_rng(0).random((4000, 7))
+    with dv.local(servers=3, in_process=True) as ps:
+        u = ps.array(x)
+        u[part] = 2 * u[part] + u[part]
+        assert_plan(u, messages=1, sweeps=1)
+        x[part] = 2 * x[part] + x[part]
+        assert u.numpy().tobytes() == x.tobytes()
+        u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+        x[1:-1, 1:-1] = 0.25 * (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:])
+        assert_plan(u, messages=1, sweeps=1)
+        assert u.numpy().tobytes() == x.tobytes()
