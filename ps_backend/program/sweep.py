@@ -240,7 +240,7 @@ class Sweep:
 
     @cached_property
     def is_by_slots(self) -> bool:
-        """Whether runs over it may begin at any slot: nothing is reduced or multiplied by blocks."""
+        """Whether a run may begin at any slot: nothing is reduced, or multiplied by blocks."""
         multiplies = any(row_ops.TABLE[step.op].products for step in self.row_steps)
         return not (self.reductions or multiplies)
 
