@@ -112,7 +112,7 @@ def assign_parts(x: Arithmetic, parts: Sequence[Part], value: Any) -> None:
     if x.ndim > 1 and (is_row or isinstance(rows, At)):
         new = _keep_on_client(x, new)
     if chosen is not None and chosen.size and _replaces_a_part(x, parts, new):
-        new, chosen = _between_columns(x, *parts, new), None
+        new, chosen = _between_columns(x, parts[0], parts[1], new), None
     if chosen is not None:
         if not chosen.size:
             return
@@ -211,9 +211,11 @@ def _between_columns(x: Arithmetic, rows: Any, columns: Any, new: Any) -> Any:
     there, width = getitem.slice_rows(x, rows), x.shape[1]
     left = Slice(0, 1, columns.start)
     right = Slice(columns.end, 1, width - columns.end)
-    pieces = [getitem.slice_columns(there, part) for part in (left, right) if part.length]
-    joined, *others = [*pieces[: bool(left.length)], new, *pieces[bool(left.length) :]]
-    for one in others:
+    some = [part for part in (left, right) if part.length]
+    pieces: list[Any] = [getitem.slice_columns(there, part) for part in some]
+    pieces.insert(1 if left.length else 0, new)
+    joined = pieces[0]
+    for one in pieces[1:]:
         type = array_type(joined.space, x.dtype, (joined.shape[1] + one.shape[1],))
         joined = make(x, "join_columns", (joined, one), type)
     return joined
