@@ -296,8 +296,14 @@ class BlockWorker:
     def _reduce(self, low: int, high: int) -> None:
         """Take the chunk into the accumulators: part of a block, or some whole ones."""
         job, size = self._job, self._job.block_size
+        packed: dict[int, Any] = {}  # columns of a table, which several counts may read
         for (k, reducing), fold in zip(job.walked, self.folds, strict=True):
             given = [self._whole(arg, high - low) for arg in reducing.values]
+            if reducing.reduction.bins:
+                for at, (arg, value) in enumerate(zip(reducing.values, given, strict=True)):
+                    if arg not in packed:
+                        packed[arg] = np.ascontiguousarray(value)
+                    given[at] = packed[arg]
             if reducing.by_blocks and size <= job.chunk:
                 width = given[0].size // (high - low)
                 first, values = (job.offset + low) * width, given[0].reshape(-1)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array import products, reductions
-from distvec.array.collectives import scan
+from distvec.array.collectives import counting, scan
 from distvec.array.collectives.core import scatter_now
 from distvec.array.collectives.scan import accumulate, reduceat
 from distvec.array.core import shapes
@@ -48,6 +48,9 @@ def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
     """
     name = f"numpy.{function.__name__}.at"
     if not isinstance(x, Arithmetic):
+        if function is np.add and _adds_few(x, indices, values):
+            _add_few(x, indices, *values)
+            return
         raise TypeError(
             f"{name}: the first argument is a {type(x).__name__} on the client; put it on the "
             "servers: z = ps.array(z), or pull the others: x.numpy()"
@@ -78,6 +81,23 @@ def at(function: Any, x: Any, indices: Any, *values: Any) -> None:
     if added.dtype.kind in "iub" and x.dtype.kind in "iu":  # modulo their range, as in NumPy
         added = added.astype(x.dtype)
     push(x, where.ravel(), np.negative(added) if function is np.subtract else added)
+
+
+def _adds_few(x: Any, indices: Any, values: tuple[Any, ...]) -> bool:
+    """Whether elements on the servers are added to the few of an array of the client."""
+    is_ours = isinstance(indices, Arithmetic) and indices.ndim == 1 and indices.dtype.kind in "iu"
+    return is_ours and x.ndim == 1 and (x.dtype.kind == "f" or np.ndim(values[0]) == 0)
+
+
+def _add_few(x: npt.NDArray[Any], indices: Arithmetic, values: Any) -> None:
+    """The sums come here, which are as many as ``x`` is long: an implicit evaluation."""
+    if np.ndim(values):
+        found: Any = counting.bincount(indices, values, len(x))
+    else:
+        found = counting.bincount(indices, None, len(x)) * values
+    if len(found) > len(x):
+        raise IndexError(f"index {len(found) - 1} is out of bounds for axis 0 with size {len(x)}")
+    np.add(x, np.asarray(found), out=x, casting="same_kind")
 
 
 def _scatter(name: str, function: Any, x: Arithmetic, indices: Any, values: Any) -> None:

@@ -111,3 +111,20 @@ def test_a_program_works_below_and_above(
             np.testing.assert_allclose(flat(program(found, y)), flat(program(expected, y)))
 
     check()
+
+
+def test_histograms_of_numpy_take_elements_of_servers(ps: dv.Session) -> None:
+    rng = np.random.default_rng(0)
+    numbers, weights = rng.integers(0, 9, 5000), rng.standard_normal(5000)
+    i, w = ps.array(numbers), ps.array(weights)
+    for found, expected in ((np.ones(10), np.ones(10)), (np.zeros(10, "f4"), np.zeros(10, "f4"))):
+        np.add.at(found, i, w)
+        np.add.at(expected, numbers, weights)
+        np.testing.assert_allclose(found, expected, rtol=1e-4 if found.dtype == "f4" else 1e-12)
+    counts = np.zeros(9, np.int64)
+    np.add.at(counts, i, 2)
+    assert counts.tolist() == (2 * np.bincount(numbers, minlength=9)).tolist()
+    with pytest.raises(IndexError, match="index 8 is out of bounds for axis 0 with size 5"):
+        np.add.at(np.zeros(5), i, w)
+    with pytest.raises(TypeError, match="the first argument is a ndarray on the client"):
+        np.multiply.at(np.ones(9), i, w)
