@@ -45,11 +45,20 @@ GOALS = {
     "add.at": "1",
     "quantile": "2",
     "gather": "1",
+    "gather in order": "1",
+    "PageRank": "1",
+    "stencil": "1",
+    "stencil of a table": "1",
+    "scores": "1",
     "qr": "1",
 }
 """By operation: how many times as fast as NumPy it should be."""
 FEATURES, NODES = 8, 4
 """Of a level of boosted trees, whose bins are bytes."""
+GRID = 1000
+"""Columns of the table of the heat equation."""
+DEGREE = 10
+"""Edges of a node."""
 
 
 class Data:
@@ -61,10 +70,40 @@ class Data:
         self.integers = rng.integers(-(2**62), 2**62, n)
         self.labels = rng.integers(0, 1000, n)
         self.order = rng.permutation(n)
+        self.sorted = np.sort(rng.integers(0, n, n))
+        self.grid = rng.random((n // GRID, GRID))
+        nodes = max(1, n // DEGREE)
+        self.ranks = rng.random(nodes)
+        self.sources, self.targets = rng.integers(0, nodes, (2, n))
+        self.weights = rng.random(n)
         self.bins = rng.integers(0, 64, (n // FEATURES, FEATURES)).astype(np.uint8)
         self.node = rng.integers(0, NODES, n // FEATURES)
         self.gradient = rng.standard_normal(n // FEATURES)
         self.table = rng.standard_normal((rows, 64))
+
+
+def page_rank(ranks: Any, sources: Any, targets: Any, weights: Any) -> Any:
+    """One step, as one types it."""
+    sums = np.bincount(targets, weights=ranks[sources] * weights, minlength=len(ranks))
+    return 0.15 / len(ranks) + 0.85 * sums
+
+
+def stencil(u: Any) -> Any:
+    """One step of the heat equation on a line, in place."""
+    u[1:-1] = 0.25 * (u[:-2] + 2 * u[1:-1] + u[2:])
+    return u
+
+
+def stencil_of_a_table(u: Any) -> Any:
+    """The same on a grid."""
+    u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+    return u
+
+
+def scores(x: Any) -> Any:
+    """Along the first three principal components."""
+    centered = x - x.mean(0)
+    return centered @ np.linalg.eigh(np.asarray(centered.T @ centered))[1][:, -3:]
 
 
 def histograms_of_a_tree(bins: Any, node: Any, gradient: Any) -> list[Any]:
@@ -108,6 +147,8 @@ def by_distvec(ps: dv.Session, data: Data) -> Mapping[str, Operation]:
     x, k, labels = ps.array(data.floats), ps.array(data.integers), ps.array(data.labels)
     order, table = ps.array(data.order), ps.array(data.table)
     tree = ps.array(data.bins), ps.array(data.node), ps.array(data.gradient)
+    in_order, line, grid = ps.array(data.sorted), ps.array(data.floats), ps.array(data.grid)
+    graph = [ps.array(a) for a in (data.ranks, data.sources, data.targets, data.weights)]
 
     def factorised() -> None:
         q, r = np.linalg.qr(table)
@@ -131,6 +172,11 @@ def by_distvec(ps: dv.Session, data: Data) -> Mapping[str, Operation]:
         "add.at": added,
         "quantile": lambda: np.quantile(x, [0.1, 0.5, 0.9]).numpy(),
         "gather": lambda: x[order].persist(),
+        "gather in order": lambda: x[in_order].persist(),
+        "PageRank": lambda: page_rank(*graph).persist(),
+        "stencil": lambda: stencil(line).persist(),
+        "stencil of a table": lambda: stencil_of_a_table(grid).persist(),
+        "scores": lambda: scores(table).numpy(),
         "qr": factorised,
     }
 
@@ -138,6 +184,7 @@ def by_distvec(ps: dv.Session, data: Data) -> Mapping[str, Operation]:
 def by_numpy(data: Data) -> Mapping[str, Operation]:
     """As one types it."""
     x, k, labels = data.floats, data.integers, data.labels
+    line, grid = data.floats.copy(), data.grid.copy()
     return {
         "cumsum": lambda: np.cumsum(x),
         "sort float64": lambda: np.sort(x),
@@ -151,6 +198,11 @@ def by_numpy(data: Data) -> Mapping[str, Operation]:
         "add.at": lambda: np.add.at(np.zeros(1000), labels, x),
         "quantile": lambda: np.quantile(x, [0.1, 0.5, 0.9]),
         "gather": lambda: np.take(x, data.order),
+        "gather in order": lambda: x[data.sorted],
+        "PageRank": lambda: page_rank(data.ranks, data.sources, data.targets, data.weights),
+        "stencil": lambda: stencil(line),
+        "stencil of a table": lambda: stencil_of_a_table(grid),
+        "scores": lambda: scores(data.table),
         "qr": lambda: np.linalg.qr(data.table),
     }
 
@@ -159,7 +211,7 @@ def by_dask(data: Data, threads: int) -> Mapping[str, Operation]:
     """The same expressions; it has no sort, and its quantiles of long arrays are approximate."""
     da, dask = importlib.import_module("dask.array"), importlib.import_module("dask")
     x, labels = da.from_array(data.floats, chunks=CHUNK), da.from_array(data.labels, chunks=CHUNK)
-    order = da.from_array(data.order, chunks=CHUNK)
+    order, in_order = (da.from_array(a, chunks=CHUNK) for a in (data.order, data.sorted))
     table = da.from_array(data.table, chunks=(ROWS_OF_CHUNK, 64))
 
     def run(*made: Any) -> Any:
@@ -174,6 +226,8 @@ def by_dask(data: Data, threads: int) -> Mapping[str, Operation]:
         "weighted histogram": lambda: run(da.histogram(x, 100, (-4.0, 4.0), weights=x)[0]),
         "quantile": lambda: run(da.percentile(x, [10, 50, 90])),
         "gather": lambda: run(x[order]),
+        "gather in order": lambda: run(x[in_order]),
+        "stencil": lambda: run(stencil(x.copy())),
         "qr": lambda: run(*da.linalg.qr(table)),
     }
 
