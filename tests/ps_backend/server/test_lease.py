@@ -66,7 +66,7 @@ def test_the_session_of_a_killed_client_is_freed_and_of_an_idle_one_is_not(serve
         assert len(server.service.status().held) == 2
         process.send_signal(signal.SIGKILL)
         wait_for(lambda: len(server.service.status().held) == 1)
-        assert server.service.memory.used <= used
+        wait_for(lambda: server.service.memory.used <= used)  # a moment after the name has gone
         with pytest.raises(SessionUnknown, match=r"lease of the session, 1 s, ran out.*lease="):
             put(joined, SPACE, X)
         joined.close()
