@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.collectives.partition import (
-    extremes,
     group_by_owner,
     scatter,
     take,
@@ -339,16 +338,19 @@ class GatherInput(Source):
         if not self.streams:
             return [(self._home.here, whole)]
         runs: list[tuple[int | None, slice]] = []
-        for low in range(0, len(indices), _PIECE):
-            owner = self._owner_of(indices[low : low + _PIECE])
+        lows = np.arange(0, len(indices), _PIECE)
+        # By one call for all: each hands the interpreter lock over to who else waits for it.
+        least = np.minimum.reduceat(indices, lows).tolist()
+        greatest = np.maximum.reduceat(indices, lows).tolist()
+        for low, first, last in zip(lows.tolist(), least, greatest, strict=True):
+            owner = self._owner_of(first, last)
             start = low
             if runs and runs[-1][0] == owner:
                 start = runs.pop()[1].start
             runs.append((owner, slice(start, min(low + _PIECE, len(indices)))))
         return runs if len(runs) <= _MOST_RUNS else [(None, whole)]
 
-    def _owner_of(self, indices: Array) -> int | None:
-        least, greatest = extremes(indices)
+    def _owner_of(self, least: int, greatest: int) -> int | None:
         shift = self._length if greatest < 0 else 0
         for server, begin, end in self._home.ranges:
             if begin <= least + shift and greatest + shift < end:
