@@ -449,7 +449,9 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
         return Vectors.dense(Logistic().probabilities(raw[1:])[0])
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        """Margins come from one Python function; all other columns are Spark's expressions."""
+        """In Python only the margins are computed; all other columns are Spark's expressions."""
+        if self._runs_in_jvm(dataset):
+            return self.to_mllib().transform(dataset)
         margin = F.col(MARGIN)
         if self._is_multinomial:
             raw, probability, prediction = self._multinomial(margin)
@@ -782,6 +784,8 @@ class LinearSVCModel(ServerModel, _SVCParams, ClassificationModel):
         return Vectors.dense([-margin, margin])
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
+        if self._runs_in_jvm(dataset):
+            return self.to_mllib().transform(dataset)
         margin = F.col(MARGIN)
         columns = {
             self.getRawPredictionCol(): array_to_vector(F.array(-margin, margin)),

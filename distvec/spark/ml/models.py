@@ -9,11 +9,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from pyspark.ml.linalg import DenseMatrix, DenseVector, Matrix, SparseMatrix, Vector, Vectors
+from pyspark.ml.linalg import (
+    DenseMatrix,
+    DenseVector,
+    Matrix,
+    SparseMatrix,
+    Vector,
+    Vectors,
+    VectorUDT,
+)
 from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql.utils import is_remote
 
 from distvec import DistArray
 from distvec.losses.loss import Loss
+from distvec.spark.data.columns import find_column
 from distvec.spark.ml.files import Saved
 from distvec.spark.ml.params import HasFeatures, KeywordParams
 from distvec.spark.ml.summary import Training
@@ -79,6 +89,13 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
     def _margins(self, value: Vector) -> npt.NDArray[np.float64]:
         """The margins of one row."""
         return np.atleast_1d(self._local().margins(np.asarray(value.toArray())[None])[0])
+
+    def _runs_in_jvm(self, dataset: DataFrame) -> bool:
+        """Whether MLlib's model can transform ``dataset``, without Python in the executors."""
+        if not self._fitted.is_local or is_remote() or not isinstance(self._features, str):
+            return False
+        _, kind = find_column(dataset, self._features, "featuresCol")
+        return isinstance(kind, VectorUDT)
 
     def _with_columns(self, dataset: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
         """``dataset`` with functions of the column ``MARGIN``, the only one that Python computes.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import numpy as np
 import pyspark
 import pytest
-from pyspark.ml import Pipeline, PipelineModel, classification
+from pyspark.ml import Pipeline, PipelineModel, classification, tuning
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import Matrices, SparseMatrix, Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import functions as F
@@ -84,6 +84,11 @@ def models(frames):
     return {name: LogisticRegression(regParam=0.1).fit(frame) for name, frame in frames.items()}
 
 
+def in_arrays(frame):
+    """The frame with features also in the arrays ``x``, which MLlib's models do not take."""
+    return frame.withColumn("x", vector_to_array("features"))
+
+
 @pytest.mark.parametrize(("name", "params", "coefficients", "intercepts", "value"), OPTIMA)
 def test_optima_are_those_of_mllib(ps, frames, name, params, coefficients, intercepts, value):
     model = LogisticRegression(**TIGHT, **params).fit(frames[name])
@@ -120,8 +125,9 @@ def test_frames_and_metrics_are_those_of_mllib(ps, frames, models, name, thresho
     model, frame = models[name].copy(), frames[name].withColumn("c", F.rand(1))
     model.setParams(weightCol="c", thresholds=thresholds and thresholds[: model.numClasses])
     theirs = model.to_mllib()
-    found, expected = model.transform(frame), theirs.transform(frame)
-    assert found.columns == expected.columns
+    expected = theirs.transform(frame)
+    assert model.transform(frame).columns == expected.columns
+    found = model.copy().setFeaturesCol("x").transform(in_arrays(frame))
     for ours, his in zip(found.collect(), expected.collect(), strict=True):
         assert ours.prediction == his.prediction == model.predict(ours.features)
         for column, method in (("rawPrediction", "Raw"), ("probability", "Probability")):
@@ -181,10 +187,13 @@ def test_rows_are_read_once_for_all_param_maps(ps, frames, monkeypatch):
     validator = CrossValidator(
         estimator=estimator, estimatorParamMaps=maps, evaluator=metric, numFolds=2, parallelism=2
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # pyspark never closes its thread pool
-        best = validator.fit(frames["two"]).bestModel
-        gc.collect()
+    pools = []  # pyspark never closes the one that it makes
+    monkeypatch.setattr(
+        tuning, "ThreadPool", lambda processes: pools.append(ThreadPool(processes)) or pools[-1]
+    )
+    best = validator.fit(frames["two"]).bestModel
+    for pool in pools:
+        pool.terminate()
     assert type(best) is LogisticRegressionModel and len(made) == 3
 
 
@@ -267,7 +276,8 @@ def test_support_vectors(ps, frames, tmp_path):
     theirs.save(str(tmp_path / "theirs"))
     loaded = LinearSVCModel.load(str(tmp_path / "theirs"))
     for ours in (model, loaded, LinearSVCModel.from_mllib(theirs)):
-        found, expected = ours.transform(frame).collect(), theirs.transform(frame).collect()
+        found = ours.copy().setFeaturesCol("x").transform(in_arrays(frame)).collect()
+        expected = theirs.transform(frame).collect()
         assert [row.prediction for row in found] == [row.prediction for row in expected]
         raw = [[row.rawPrediction.toArray() for row in rows] for rows in (found, expected)]
         assert np.allclose(*raw, atol=1e-12)
