@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark import Broadcast, SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
 
 from distvec.array.core.handle import Handle
@@ -101,10 +101,11 @@ def _uid(prefix: str) -> str:
 
 
 def _context() -> SparkContext:
-    session = SparkSession.getActiveSession()
-    if session is None:
+    # A thread of its own, as those of CrossValidator, has no active session.
+    context = SparkContext._active_spark_context
+    if context is None:
         raise RuntimeError("models of MLlib need Spark; start a SparkSession first")
-    return session.sparkContext
+    return context
 
 
 class Model(models.Model):
