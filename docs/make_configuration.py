@@ -128,7 +128,7 @@ TIMEOUTS = {
         "ones for",
     },
     "Kernels and diagnostics": {
-        "ps_backend.kernels.tiering:PATIENCE_SECONDS": "Compilation gives way to running kernels, "
+        "ps_backend.kernels.background:PATIENCE_SECONDS": "Compilation gives way to running kernels, "
         "in total, for",
         "distvec.diagnostics.draw:_SECONDS": "Graphviz may draw a plan for",
     },
