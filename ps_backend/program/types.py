@@ -190,8 +190,8 @@ class ClientType:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[Callable[..., ClientType], tuple[np.dtype[Any], Row]]:
-        return client_type, (self.dtype, self.shape)  # hashes differ by process
+    def __reduce__(self) -> tuple[type[ClientType], tuple[np.dtype[Any], Row]]:
+        return ClientType, (self.dtype, self.shape)  # hashes differ by process
 
     @property
     def space(self) -> Space:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 
 from ps_backend.program.spaces import DenseSpace
+from ps_backend.program.types import NodeType, array_type, client_type
 
 LENGTHS = st.integers(0, 10_000) | st.integers(0, 1 << 40)
 
@@ -39,3 +43,11 @@ def test_blocks_are_powers_of_two_and_few(length: int) -> None:
 def test_a_negative_length_is_refused() -> None:
     with pytest.raises(ValueError, match=r"length must be 0 \.\. \d+, got -1"):
         DenseSpace(-1)
+
+
+@pytest.mark.parametrize(
+    "type", [client_type(np.dtype(float), (3,)), array_type(DenseSpace(5), float, (2,))], ids=str
+)
+def test_types_travel_to_tasks(type: NodeType) -> None:
+    again = pickle.loads(pickle.dumps(type))
+    assert again == type and hash(again) == hash(type) and again.value == type.value
