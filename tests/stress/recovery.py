@@ -46,9 +46,15 @@ def cluster() -> Iterator[SparkSession]:
         for entry in Path(pyspark.__file__).parent.iterdir():
             if entry.name != "work":
                 Path(home, entry.name).symlink_to(entry)
+        before = os.environ.get("SPARK_HOME")
         os.environ["SPARK_HOME"] = home
-        with spark_here("local-cluster[2,2,1024]") as spark:
-            yield spark
+        try:
+            with spark_here("local-cluster[2,2,1024]") as spark:
+                yield spark
+        finally:  # schedules after this one start Sparks, too
+            del os.environ["SPARK_HOME"]
+            if before is not None:
+                os.environ["SPARK_HOME"] = before
 
 
 @contextmanager
