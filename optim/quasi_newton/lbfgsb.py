@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from optim.core.arrays import Array, Scalar, fetch, max_norm, namespace, quiet, reshape_like, vdot
+from optim.core.arrays import (
+    Array,
+    Scalar,
+    fetch,
+    machine_epsilon,
+    max_norm,
+    namespace,
+    quiet,
+    reshape_like,
+    vdot,
+)
 from optim.core.descent import Direction, next_state, ray_along
 from optim.core.problem import Point, Problem
 from optim.core.progress import Plateau
@@ -106,17 +116,18 @@ def projected_gradient(box: Box, x: Array, gradient: Array) -> Array:
     return xp.maximum(xp.minimum(gradient, x - box.lower), x - box.upper)
 
 
-def bound_mask(box: Box, x: Array, gradient: Array, scale: float) -> Array:
-    """A mask of coordinates at a bound, or near, that would leave the box along -gradient.
+def bound_mask(box: Box, x: Array, gradient: Array, scale: float, step: float) -> Array:
+    """A mask of coordinates at a bound, or near, that -step * gradient would carry to it.
 
     D. P. Bertsekas, SIAM J. Control Optim. 20 (1982) 221-246, equation 32: nearness shrinks with
     the projected gradient, of norm `scale`. So no coordinate is held for long by mistake, and a
     tiny distance from a bound does not block the others. Bertsekas takes the norm at x; the norm
-    before the last step serves as well, and is a number already.
+    before the last step serves as well, and is a number already. A near coordinate that the step
+    would leave inside is free: the pairs know its curvature, the gradient alone does not.
     """
-    near = _nearness(box, scale)
-    at_lower = (x - box.lower <= near) & (gradient > 0.0)
-    at_upper = (box.upper - x <= near) & (gradient < 0.0)
+    near, moved = _nearness(box, scale), x - step * gradient
+    at_lower = (x - box.lower <= near) & (gradient > 0.0) & (moved <= box.lower)
+    at_upper = (box.upper - x <= near) & (gradient < 0.0) & (moved >= box.upper)
     return at_lower | at_upper
 
 
@@ -226,7 +237,7 @@ class LBFGSB(ToleranceSolver):
         x, pairs = box(x), History(self.history)
         with quiet():
             value, gradient = problem(x)
-            mask = bound_mask(box, x, gradient, math.inf)
+            mask = bound_mask(box, x, gradient, math.inf, 1.0)
             norm = max_norm(projected_gradient(box, x, gradient))
             number, norm = fetch(value, norm, also=(x, gradient, mask))
         point = Point(x, number, gradient, norm)
@@ -248,12 +259,19 @@ def _direction(state: State, free: History) -> Direction:
     """Quasi-Newton on the free coordinates; for the held, along the gradient up to the bound."""
     x, g, memory = state.x, state.gradient, state.memory
     box, xp = memory.box, namespace(x)
+    scale = free.scale if free else 1.0
     with quiet():
         newton = -free.inverse_hessian_times(_free(memory.held, g))
-        d = xp.where(memory.held, box(x - (free.scale if free else 1.0) * g) - x, newton)
+        d = xp.where(memory.held, box(x - scale * g) - x, newton)
         d = xp.where(outward(box, x, d), 0.0, d)
-        also = (d, *memory.history.newest, *memory.free.newest)
-        slope, d_norm, x_norm = fetch(vdot(d, g), max_norm(d), max_norm(x), also=also)
+        # A line to the end of the projected path has no bends; its slopes show its curvature.
+        end = -projected_gradient(box, x, -d) if free else d
+        also = (end, *memory.history.newest, *memory.free.newest)
+        end_slope, end_norm, slope, d_norm, x_norm = fetch(
+            vdot(end, g), max_norm(end), vdot(d, g), max_norm(d), max_norm(x), also=also
+        )
+    if end_slope < 0.5 * slope and end_norm > 0.9 * d_norm:  # The bounds cut little off.
+        d, slope, d_norm = end, end_slope, end_norm
     first = first_step(slope, free, memory.history, state.step_size)
     return Direction(d, slope, d_norm, x_norm, first)
 
@@ -270,14 +288,16 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
     0 lets the search judge such a step by its gain alone.
     """
     x, g, memory, d = state.x, state.gradient, state.memory, direction.vector
-    box = memory.box
+    box, pairs = memory.box, memory.free
+    reach = pairs.scale if pairs else 1.0
+    slack = 4.0 * machine_epsilon(x) * direction.x_norm
 
     def at(step_size: float) -> BoundedTrial:
         with quiet():
             straight = x + step_size * d
             new = box(straight)
             value, gradient = problem(new)
-            mask = bound_mask(box, new, gradient, state.gradient_norm)
+            mask = bound_mask(box, new, gradient, state.gradient_norm, reach)
             s, y = new - x, gradient - g
             free_s, free_y = _free(mask, s), _free(mask, y)
             number, norm, slope, bend, foretold, changed, kept, *dots = fetch(
@@ -298,7 +318,7 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
         return BoundedTrial(
             step_size,
             number,
-            slope if bend == 0.0 else 0.0 * slope,
+            slope if bend <= slack else 0.0 * slope,
             foretold=foretold,
             point=Point(new, number, gradient, norm),
             pair=pair,

@@ -141,6 +141,39 @@ def test_economy_against_scipy(n, condition):
     assert ours <= 1.2 * theirs + 8
 
 
+def chain(x):
+    """BIGGSB1 of CUTEst: (x_1 - 1)^2 + (1 - x_n)^2 and the squared differences of neighbours."""
+    d = np.diff(x, prepend=1.0, append=1.0)
+    return d @ d, 2.0 * (d[:-1] - d[1:])
+
+
+def weeds(x):
+    """WEEDS of CUTEst: a logistic curve through twelve measurements."""
+    measured = np.array(
+        "5.308 7.24 9.638 12.866 17.069 23.192 31.443 38.558 50.156 62.948 75.995 91.972".split()
+    ).astype(float)
+    t = np.arange(1.0, 13.0)
+    decay = np.exp(-x[2] * t)
+    bottom = 1.0 + x[1] * decay
+    r = x[0] / bottom - measured
+    steps = np.array([1.0 / bottom, -x[0] * decay / bottom**2, x[0] * x[1] * t * decay / bottom**2])
+    return r @ r, 2.0 * steps @ r
+
+
+@pytest.mark.parametrize(
+    ("fun", "start", "bounds", "evaluations"),
+    [
+        (chain, np.zeros(10), [(0.0, 0.9)] * 9 + [(None, None)], 18),
+        (weeds, np.ones(3), [(0.0, None), (0.0, None), (0.0, 3.0)], 82),
+    ],
+)
+def test_evaluations_of_cutest(fun, start, bounds, evaluations):
+    """Bends of the path, and free coordinates held near bounds, took 54 and 435 evaluations."""
+    result = LBFGSB(bounds=bounds, gradient_tolerance=1e-5).minimize(fun, start)
+    assert result.success
+    assert result.nfev <= 1.2 * evaluations
+
+
 @pytest.mark.parametrize("upper", [0.5, 0.8, 2.0])
 def test_chained_rosenbrock_with_bounds_on_every_third(upper):
     fun, x0 = NAMED["Chained Rosenbrock n=100"], breeze_start(100)
