@@ -138,7 +138,8 @@ def test_economy_against_scipy(n, condition):
         assert result.success
         assert result.fun <= scipy.fun + 1e-8 * abs(scipy.fun)
         ours, theirs = ours + result.nfev, theirs + scipy.nfev
-    assert ours <= 1.2 * theirs + 8
+    # SciPy's count differs by the machine's BLAS, as 86 and 89 of five coordinates.
+    assert ours <= 1.2 * theirs + 12
 
 
 def chain(x):
