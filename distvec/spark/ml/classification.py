@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pyspark.ml import classification
 from pyspark.ml.classification import (
     ClassificationModel,
     Classifier,
@@ -41,8 +40,6 @@ from distvec.spark.ml.models import (
     ServerModel,
     compressed_matrix,
     kept,
-    local_model,
-    read_row,
 )
 from distvec.spark.ml.params import HasFeatures, Range, at_least, between, one_of
 from distvec.spark.ml.summary import (
@@ -161,30 +158,8 @@ class LogisticRegression(ServerEstimator, _LogisticParams, ProbabilisticClassifi
     only showing top 2 rows
     """
 
-    def setParams(self, *args: Any, **params: Any) -> Self:
-        """Set Params by keywords.
-
-        Parameters
-        ----------
-        *args
-            Not allowed: Params are set by name.
-        **params
-            The Params. ``None`` leaves a Param as it is.
-
-        Returns
-        -------
-        LogisticRegression
-            This object.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such Param, or it does not take the value; if ``threshold`` and
-            ``thresholds`` disagree.
-        """
-        super().setParams(*args, **params)
+    def _check_together(self) -> None:
         self._checkThresholdConsistency()
-        return self
 
     def _data_key(self) -> tuple[Any, ...]:
         names = ("labelCol", "fitIntercept", "family")
@@ -515,45 +490,13 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
 
     # --- files and MLlib --------------------------------------------------------------------------
 
-    def to_mllib(self) -> classification.LogisticRegressionModel:
-        """Return the same model as MLlib's class, with the same Params.
-
-        Returns
-        -------
-        pyspark.ml.classification.LogisticRegressionModel
-            The model, with its parameters in the driver.
-        """
-        made: classification.LogisticRegressionModel = self._local().to_mllib()
-        made._resetUid(self.uid)
-        return self._copyValues(made)
-
     @classmethod
-    def from_mllib(cls, model: classification.LogisticRegressionModel) -> Self:
-        """Make a model of one that MLlib has fitted.
-
-        Parameters
-        ----------
-        model : pyspark.ml.classification.LogisticRegressionModel
-            The model.
-
-        Returns
-        -------
-        LogisticRegressionModel
-            A model with the same parameters and Params.
-        """
-        made = cls._of(
-            model.coefficientMatrix.toArray().T,
-            model.interceptVector.toArray(),
-            is_multinomial=model.numClasses > 2 or model.coefficientMatrix.numRows > 1,
-        )
-        return model._copyValues(made._resetUid(model.uid))
-
-    @classmethod
-    def _of(cls, table: Floats, intercepts: Floats, *, is_multinomial: bool) -> Self:
-        x = np.vstack([table, intercepts])
-        if is_multinomial:
-            return cls(Model(x, loss=Softmax(classes=x.shape[1]), intercept=True))
-        return cls(Model(x[:, 0], loss=Logistic(), intercept=True))
+    def _of(cls, attributes: Any) -> Model:
+        matrix = attributes.coefficientMatrix.toArray()
+        x = np.vstack([matrix.T, attributes.interceptVector.toArray()])
+        if len(matrix) > 1:
+            return Model(x, loss=Softmax(classes=len(matrix)), intercept=True)
+        return Model(x[:, 0], loss=Logistic(), intercept=True)
 
     def _data(self, session: SparkSession) -> DataFrame:
         matrix = self.coefficientMatrix
@@ -564,15 +507,6 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
             interceptVector=(VectorUDT(), self.interceptVector),
             coefficientMatrix=(MatrixUDT(), matrix),
             isMultinomial=(BooleanType(), self._is_multinomial),
-        )
-
-    @classmethod
-    def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
-        row = read_row(session, path)
-        return cls._of(
-            row.coefficientMatrix.toArray().T,
-            row.interceptVector.toArray(),
-            is_multinomial=row.isMultinomial,
         )
 
 
@@ -829,34 +763,10 @@ class LinearSVCModel(ServerModel, _SVCParams, ClassificationModel):
     def _predictions(self, dataset: DataFrame) -> tuple[DataFrame, dict[str, str]]:
         return self._scored(dataset, "rawPredictionCol", "predictionCol")
 
-    def to_mllib(self) -> classification.LinearSVCModel:
-        """Return the same model as MLlib's class, with the same Params.
-
-        Returns
-        -------
-        pyspark.ml.classification.LinearSVCModel
-            The model, with its parameters in the driver.
-        """
-        made: classification.LinearSVCModel = self._local().to_mllib()
-        made._resetUid(self.uid)
-        return self._copyValues(made)
-
     @classmethod
-    def from_mllib(cls, model: classification.LinearSVCModel) -> Self:
-        """Make a model of one that MLlib has fitted.
-
-        Parameters
-        ----------
-        model : pyspark.ml.classification.LinearSVCModel
-            The model.
-
-        Returns
-        -------
-        LinearSVCModel
-            A model with the same parameters and Params.
-        """
-        made = cls(local_model(model.coefficients.toArray(), model.intercept, Hinge()))
-        return model._copyValues(made._resetUid(model.uid))
+    def _of(cls, attributes: Any) -> Model:
+        x = np.append(attributes.coefficients.toArray(), attributes.intercept)
+        return Model(x, loss=Hinge(), intercept=True)
 
     def _data(self, session: SparkSession) -> DataFrame:
         return frame_of(
@@ -864,11 +774,6 @@ class LinearSVCModel(ServerModel, _SVCParams, ClassificationModel):
             coefficients=(VectorUDT(), self.coefficients),
             intercept=(DoubleType(), self.intercept),
         )
-
-    @classmethod
-    def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
-        row = read_row(session, path)
-        return cls(local_model(row.coefficients.toArray(), row.intercept, Hinge()))
 
 
 class LinearSVCSummary(BinaryClassificationSummary):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from pyspark.ml import Model as SparkModel
 from pyspark.ml.linalg import (
     DenseMatrix,
     DenseVector,
@@ -18,7 +20,7 @@ from pyspark.ml.linalg import (
     Vectors,
     VectorUDT,
 )
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from distvec import DistArray
@@ -68,6 +70,52 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
     def hasSummary(self) -> bool:
         """Whether the model has just been fitted, so that ``summary`` exists."""
         return self._training is not None
+
+    def to_mllib(self) -> SparkModel:
+        """Return the same model as MLlib's class, with the same Params.
+
+        Returns
+        -------
+        Model
+            The model of ``pyspark.ml`` with the same name. Its parameters are in the driver.
+
+        Raises
+        ------
+        ValueError
+            If the parameters are on the servers.
+        """
+        made: SparkModel = self._local().to_mllib()
+        made._resetUid(self.uid)
+        return self._copyValues(made)
+
+    @classmethod
+    def from_mllib(cls, model: Any) -> Self:
+        """Make a model of one that MLlib has fitted.
+
+        Parameters
+        ----------
+        model : Model
+            A model of ``pyspark.ml`` with the same name.
+
+        Returns
+        -------
+        Model
+            A model with the same parameters and Params.
+        """
+        made: Self = model._copyValues(cls(cls._of(model))._resetUid(model.uid))
+        return made
+
+    @classmethod
+    def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
+        row = session.read.parquet(os.path.join(path, "data")).first()
+        if row is None:
+            raise ValueError(f"{path}/data has no row")
+        return cls(cls._of(row))
+
+    @classmethod
+    @abstractmethod
+    def _of(cls, attributes: Any) -> Model:
+        """The parameters, of MLlib's model or of the row that it saves: both name them alike."""
 
     def _known_training(self) -> Training:
         if self._training is None:
@@ -128,19 +176,6 @@ def kept(x: DistArray, loss: Loss, features: str | list[str], *, intercept: bool
     """A fitted model: in memory, unless it is too large."""
     array = x if x.size > _LOCAL_PARAMETERS else x.numpy()
     return Model(array, loss=loss, intercept=intercept, features=features)
-
-
-def local_model(coefficients: Any, intercept: Any, loss: Loss) -> Model:
-    """A model in memory, with an intercept."""
-    return Model(np.append(coefficients, intercept), loss=loss, intercept=True)
-
-
-def read_row(session: SparkSession, path: str) -> Row:
-    """The attributes of a model that was saved at ``path``."""
-    row = session.read.parquet(os.path.join(path, "data")).first()
-    if row is None:
-        raise ValueError(f"{path}/data has no row")
-    return row
 
 
 def compressed(vector: DenseVector) -> Vector:

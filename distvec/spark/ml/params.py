@@ -67,7 +67,7 @@ class KeywordParams(Params):
         TypeError
             If there is no Param of that name, or it takes values of another type.
         ValueError
-            If a value is out of range.
+            If a value is out of range, or contradicts another Param.
         """
         if args:
             raise TypeError("Method setParams forces keyword arguments.")
@@ -76,7 +76,12 @@ class KeywordParams(Params):
                 near = difflib.get_close_matches(name, [one.name for one in self.params], 1, 0.4)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise TypeError(f"{type(self).__name__} has no Param {name!r}{hint}")
-        return self._set(**{name: one for name, one in params.items() if one is not None})
+        self._set(**{name: one for name, one in params.items() if one is not None})
+        self._check_together()
+        return self
+
+    def _check_together(self) -> None:
+        """Raise ``ValueError`` for Params that contradict each other."""
 
     def _set(self, **kwargs: Any) -> Self:
         super()._set(**kwargs)
