@@ -30,11 +30,16 @@ def has_stopped(spark_context: SparkContext) -> bool:
     return spark_context._jsc is None
 
 
+def is_connect(spark: Any) -> bool:
+    """Is this a session of Spark Connect? It has no SparkContext in this process."""
+    return not isinstance(getattr(spark, "_sc", None), SparkContext)
+
+
 def classic_context(spark: Any) -> SparkContext:
     """The running SparkContext of a session or of itself; errors that say what else is needed."""
     if spark is None:
         raise TypeError("spark is None; pass a session: SparkSession.builder.getOrCreate()")
-    context = spark if isinstance(spark, SparkContext) else getattr(spark, "_sc", None)
+    context: Any = spark if isinstance(spark, SparkContext) else getattr(spark, "_sc", None)
     if not isinstance(context, SparkContext):
         raise NotImplementedError(
             f"{type(spark).__module__}.{type(spark).__name__} has no SparkContext (Spark Connect?);"

@@ -18,6 +18,7 @@ from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame
 
 import distvec
+from distvec.spark.jobs.application import is_connect
 
 _ON_THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
 
@@ -58,6 +59,8 @@ def use_driver_python(data: DataFrame | RDD[Any]) -> None:
     may have been before the PSContext. Spark offers no way to change that, so it is done by
     reflection in Java; where that fails the data stays as it is, and Spark says what is wrong.
     """
+    if not isinstance(data, RDD) and is_connect(data.sparkSession):
+        return
     context = data.context if isinstance(data, RDD) else data.sparkSession.sparkContext
     if not _may_choose_python(context):
         return

@@ -13,10 +13,18 @@ import numpy as np
 import numpy.typing as npt
 from pyspark.ml.linalg import DenseMatrix, DenseVector, Matrices, Matrix, SparseVector, Vector
 from pyspark.ml.param import Params
-from pyspark.ml.util import DefaultParamsReader, GeneralMLWriter, MLReadable, MLReader, MLWritable
+from pyspark.ml.util import (
+    DefaultParamsReader,
+    GeneralMLWriter,
+    MLReadable,
+    MLReader,
+    MLWritable,
+    invoke_helper_attr,
+)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
+from distvec.spark.jobs.application import is_connect
 from ps_backend.arguments import check_choice
 
 T = TypeVar("T", bound="Saved")
@@ -106,6 +114,12 @@ class Writer(GeneralMLWriter):
         check_choice(source, ("distvec", "mllib"), "source")
         self.source = source
         return self
+
+    def _handleOverwrite(self, path: str) -> None:
+        if is_connect(self.sparkSession):
+            invoke_helper_attr("handleOverwrite", path, True)
+        else:
+            super()._handleOverwrite(path)
 
     def saveImpl(self, path: str) -> None:
         """Write the directory ``path``, which does not exist."""

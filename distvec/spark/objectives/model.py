@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark import Broadcast, SparkContext
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.utils import is_remote
 
 from distvec.array.core.handle import Handle
 from distvec.losses import RowLoss, Softmax
@@ -20,6 +21,7 @@ from distvec.losses.loss import MARGINS, PREDICTIONS, PROBABILITIES, Loss, warn_
 from distvec.objectives import model as models
 from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.columns import Columns, feature_column, feature_names
+from distvec.spark.jobs.application import is_connect
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.objectives.scores import Arrays, Request, empty_answer, score_batches
 from ps_backend.client import StoredArray
@@ -103,6 +105,11 @@ def _uid(prefix: str) -> str:
 def _context() -> SparkContext:
     # A thread of its own, as those of CrossValidator, has no active session.
     context = SparkContext._active_spark_context
+    if is_remote():
+        raise NotImplementedError(
+            "models of MLlib cannot be made through Spark Connect; an estimator's model can be "
+            'saved by model.write().format("mllib").save(path), and loaded as MLlib\'s'
+        )
     if context is None:
         raise RuntimeError("models of MLlib need Spark; start a SparkSession first")
     return context
@@ -483,6 +490,8 @@ def _add_scores(
 def _request(model: models.Model, what: str, df: DataFrame) -> tuple[Request, PSContext | None]:
     """With the session of the arrays, where they are such as tasks of ``df`` can pull."""
     about = (what, model.loss, model.classes, model.has_intercept, model.num_features)
+    if is_connect(df.sparkSession):
+        return Request(*about, _for_closure(model)), None
     context = df.sparkSession.sparkContext
     if model.is_local:
         return Request(*about, _broadcast(model, context)), None
@@ -493,6 +502,25 @@ def _request(model: models.Model, what: str, df: DataFrame) -> tuple[Request, PS
     count = len(model.arrays)
     kept_ones = None if model.coordinates is None else stored[-1]
     return Request(*about, Arrays(tuple(stored[:count]), kept_ones), session.access), session
+
+
+_CLOSURE_BYTES = 1 << 26
+"""A message to a Spark Connect server is limited to 128 MiB, and goes with each action."""
+
+
+def _for_closure(model: models.Model) -> Arrays:
+    """The arrays of a model in memory, for Spark Connect, which has no broadcasts."""
+    if not model.is_local:
+        raise NotImplementedError(
+            "Spark Connect has no access to arrays on the servers; copy the model: model.numpy()"
+        )
+    size = sum(array.nbytes for array in model._all_arrays())
+    if size > _CLOSURE_BYTES:
+        raise NotImplementedError(
+            f"with Spark Connect a model has at most {_CLOSURE_BYTES:,} bytes, this one "
+            f"{size:,}; save it, and load it with a classic SparkSession"
+        )
+    return Arrays(model.arrays, model.coordinates)
 
 
 def _broadcast(model: models.Model, context: SparkContext) -> Broadcast[Arrays]:
