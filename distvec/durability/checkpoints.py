@@ -234,6 +234,13 @@ class Checkpoints:
                 _LOG.warning("spare files of checkpoints stay: %s", trouble)
         return error
 
+    def clear(self) -> None:
+        """Remove all that are there. ``StoreFailed`` where that cannot be."""
+        self.settle()
+        self._folder.clear()
+        self._known = {}
+        self._spaces.forget()
+
     def _written(self, task: _Task) -> Checkpoint:
         try:
             return self._write(task)

@@ -204,6 +204,12 @@ class Durability:
             return None
         return SessionKeeper(self.checkpoints(session, directory), rolls_back=self.rolls_back)
 
+    def clear(self, session: SessionBase, directory: str | os.PathLike[str]) -> None:
+        """Remove all checkpoints in ``directory``."""
+        one = self.checkpoints(session, directory)
+        one.clear()
+        del self._by_directory[one.store.url]
+
     def end(self) -> None:
         """Wait for what is being written; what only a next checkpoint would have used goes."""
         for one in self._by_directory.values():

@@ -229,6 +229,13 @@ class CheckpointDirectory:
                     spares = self._remove(name, needed, spare=wanted)
                 self.spares = self.spares or spares
 
+    def clear(self) -> None:
+        """Remove all checkpoints."""
+        self.spares = ()
+        for name in self._names():
+            with self._named(name):
+                self._remove(name, set(), spare=False)
+
     def _remove(self, name: str, needed: set[str], *, spare: bool) -> tuple[str, ...]:
         """What lies in ``name`` and is not ``needed``, but for what this returns to be spared."""
         inside = self.store.names(name)

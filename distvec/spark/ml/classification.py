@@ -213,14 +213,8 @@ def _check_thresholds(estimator: LogisticRegression, classes: int) -> None:
 def _minimize(estimator: LogisticRegression, objective: Objective, classes: int) -> Result:
     strength, share = estimator.getRegParam(), estimator.getElasticNetParam()
     penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength) if strength else None
-    tolerance = estimator.getTol()
     bounds = _bounds(estimator, objective, classes)
-    return objective.with_penalty(penalty).minimize(
-        bounds=bounds,
-        max_iterations=estimator.getMaxIter(),
-        gradient_tolerance=max(tolerance * 1e-2, 1e-12),
-        value_tolerance=tolerance * 1e-2,
-    )
+    return estimator._minimize(objective.with_penalty(penalty), bounds=bounds)
 
 
 def _bounds(estimator: LogisticRegression, objective: Objective, classes: int) -> Box | None:
@@ -631,11 +625,7 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
             )
         strength = self.getRegParam()
         penalty = ElasticNet(l1=0.0, l2=strength) if strength else None
-        result = objective.with_penalty(penalty).minimize(
-            max_iterations=self.getMaxIter(),
-            gradient_tolerance=max(self.getTol() * 1e-2, 1e-12),
-            value_tolerance=self.getTol() * 1e-2,
-        )
+        result = self._minimize(objective.with_penalty(penalty))
         fitted = kept(result.x, Hinge(), self._features, intercept=objective.intercept)
         model = self._copyValues(LinearSVCModel(fitted)._resetUid(self.uid))
         model._training = Training(dataset, [record.value for record in result.history])

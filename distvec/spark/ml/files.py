@@ -41,6 +41,8 @@ class Saved(MLWritable, Params, MLReadable[Any]):
 
     _own_params: ClassVar[frozenset[str]] = frozenset({"featuresCols"})
     """Params that MLlib's class of the same name lacks."""
+    _unsaved_params: ClassVar[frozenset[str]] = frozenset()
+    """Params that no file has."""
 
     def write(self) -> Writer:
         """Return a writer.
@@ -125,16 +127,16 @@ class Writer(GeneralMLWriter):
         """Write the directory ``path``, which does not exist."""
         session, instance = self.sparkSession, self.instance
         data = instance._data(session)
-        name, skipped = instance._class_name(), frozenset[str]()
+        name, skipped = instance._class_name(), instance._unsaved_params
         if self.source == "mllib":
-            name, skipped = instance._jvm_name(), instance._own_params
+            name, skipped = instance._jvm_name(), skipped | instance._own_params
         metadata = {
             "class": name,
             "timestamp": round(time.time() * 1000),
             "sparkVersion": session.version,
             "uid": instance.uid,
-            "paramMap": _encode_map(instance._paramMap, skipped),
-            "defaultParamMap": _encode_map(instance._defaultParamMap, skipped),
+            "paramMap": encode_map(instance._paramMap, skipped),
+            "defaultParamMap": encode_map(instance._defaultParamMap, skipped),
         }
         line = session.createDataFrame([(json.dumps(metadata),)], "value string")
         line.coalesce(1).write.text(os.path.join(path, "metadata"))
@@ -190,7 +192,8 @@ class Reader(MLReader[T], Generic[T]):
         return made
 
 
-def _encode_map(params: Mapping[Any, Any], skipped: frozenset[str]) -> dict[str, Any]:
+def encode_map(params: Mapping[Any, Any], skipped: frozenset[str]) -> dict[str, Any]:
+    """The values of Params by name, as the JVM's reader wants them."""
     return {
         param.name: _encode(value)
         for param, value in params.items()
@@ -219,6 +222,8 @@ def _encode(value: Any) -> Any:
         return {"type": 1, "values": _encode_elements(value.toArray())}
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Mapping):
+        return {name: _encode(one) for name, one in value.items()}
     return [_encode(one) for one in value] if isinstance(value, list | tuple) else value
 
 
@@ -246,6 +251,8 @@ def _decode(value: Any) -> Any:
         return [_decode(one) for one in value]
     if not isinstance(value, dict):
         return value
+    if "values" not in value:
+        return {name: _decode(one) for name, one in value.items()}
     numbers = _decode_elements(value["values"])
     if value.get("class") == "matrix":
         shape = value["numRows"], value["numCols"]

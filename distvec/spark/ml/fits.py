@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+import json
+import math
 import threading
+import zlib
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
+import numpy as np
 from pyspark.ml.base import Model, _FitMultipleIterator
 from pyspark.ml.param import Param
 from pyspark.sql import DataFrame
 
-from distvec.spark.ml.files import Saved
-from distvec.spark.ml.params import HasFeatures, SettableParams
+from distvec.losses.loss import as_arrays, as_given
+from distvec.objectives.model import Model as Fitted
+from distvec.objectives.model import Weights
+from distvec.spark.ml.files import Saved, encode_map
+from distvec.spark.ml.params import FitParams, HasFeatures, SettableParams
 from distvec.spark.objectives.objective import Objective
+from optim import Result
+from ps_backend.durability.checkpoint_directory import names_checkpoint
+from ps_backend.durability.stores import open_store
 
 ParamMap = dict[Param[Any], Any]
 
 
-class ServerEstimator(SettableParams, HasFeatures, Saved):
+class ServerEstimator(SettableParams, FitParams, HasFeatures, Saved):
     """An estimator that minimizes an objective over the rows, on the servers.
 
     Subclasses make the objective, and a model from it. All estimators with the same ``_data_key``
-    may share one objective: the key has the Params that ``_objective`` reads.
+    may share one objective: the key has the Params that ``_objective`` reads. ``_train`` calls
+    ``_minimize``, which follows the Params that all estimators have.
     """
+
+    _own_params: ClassVar[frozenset[str]] = Saved._own_params | {
+        one.name for one in vars(FitParams).values() if isinstance(one, Param)
+    }
+    _unsaved_params: ClassVar[frozenset[str]] = frozenset({"initialModel"})
+    _is_one_of_many = False
+    """Whether other fits share ``checkpointDir``."""
 
     @abstractmethod
     def _data_key(self) -> tuple[Any, ...]: ...
@@ -39,6 +57,50 @@ class ServerEstimator(SettableParams, HasFeatures, Saved):
     def _weight(self) -> str | None:
         """The column of weights, if there is one."""
         return self.getOrDefault("weightCol") or None if self.isDefined("weightCol") else None
+
+    def _minimize(self, objective: Objective, **options: Any) -> Result:
+        """Minimize; ``options`` as ``Objective.minimize`` takes them."""
+        tolerance = self.getOrDefault("tol") * 1e-2
+        limits = {
+            "max_iterations": self.getOrDefault("maxIter"),
+            "gradient_tolerance": max(tolerance, 1e-12),
+            "value_tolerance": tolerance,
+        }
+        start = self._start(objective)
+        given: dict[str, Any] = {
+            **limits, **options, **(self._given("optimizerOptions") or {}),
+            "method": self._given("optimizer"), "progress": self.getOrDefault("verbose"),
+        }  # fmt: skip
+        place = self._given("checkpointDir")
+        if not place:
+            return objective.minimize(start, **given)
+        problem = _Problem.of(self, objective, start)
+        if self._is_one_of_many:
+            place = f"{place}/fit-{problem.number:08x}"
+        problem.open(place)
+        given |= {"checkpoint": place, "every": self.getOrDefault("checkpointInterval")}
+        result = objective.minimize(start, resume=True, **given)
+        objective.ps.durability.clear(objective.ps, place)
+        open_store(place).delete(_PROBLEM)
+        return result
+
+    def _start(self, objective: Objective) -> Weights | None:
+        """The parameters of ``initialModel``; None without one."""
+        model: Fitted | None = self._given("initialModel")
+        if model is None:
+            return None
+        parameters, model = objective.loss.parameters, model.whole()
+        try:
+            arrays = as_arrays(model.x, parameters)
+            each = zip(parameters, arrays, strict=True)
+            extra = objective.intercept - model.has_intercept
+            found = [_with_rows(one, extra * of.takes_intercept) for of, one in each]
+            return objective.start(as_given(found, parameters))  # type: ignore[no-any-return]
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"initialModel={model} does not fit {objective.loss} over {objective.features:,} "
+                f"features: {error}"
+            ) from None
 
     def fitMultiple(
         self, dataset: DataFrame, paramMaps: Sequence[ParamMap]
@@ -57,11 +119,97 @@ class ServerEstimator(SettableParams, HasFeatures, Saved):
         iterator of (int, Model)
             Position and model of each map, in any order. Several threads may use it.
         """
-        fits = _Fits(dataset, [self.copy(one) for one in paramMaps])
+        estimators = [self.copy(one) for one in paramMaps]
+        for one in estimators:
+            one._is_one_of_many = True
+        fits = _Fits(dataset, estimators)
         return _FitMultipleIterator(fits.fit, len(paramMaps))
 
     def _fit(self, dataset: DataFrame) -> Any:
         return _Fits(dataset, [self]).fit(0)
+
+
+def _with_rows(array: Any, extra: int) -> Any:
+    """``array`` with a last row more, of zeros, or with one less."""
+    if extra == 0:
+        return array
+    return array[:-1] if extra < 0 else np.concatenate([array, np.zeros_like(array[:1])])
+
+
+_PROBLEM = "problem.json"
+"""Beside the checkpoints of a fit: the problem that they belong to."""
+
+_FREE_PARAMS = frozenset(
+    "maxIter verbose checkpointDir checkpointInterval initialModel predictionCol probabilityCol "
+    "rawPredictionCol threshold thresholds aggregationDepth maxBlockSizeInMB".split()
+)
+"""Params that a fit may change before it continues."""
+
+
+class _Problem:
+    """The identity of a fit: Params, rows, and the objective at the start, which tells rows."""
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        self._known = known
+
+    @classmethod
+    def of(
+        cls, estimator: ServerEstimator, objective: Objective, start: Weights | None
+    ) -> _Problem:
+        """One evaluation of the objective."""
+        value, gradient = objective(objective.start() if start is None else start)
+        slopes = as_arrays(gradient, objective.loss.parameters)
+        about = {
+            "estimator": type(estimator).__name__,
+            **encode_map(estimator.extractParamMap(), _FREE_PARAMS),
+            "number of rows": objective.rows,
+            "number of features": objective.data.size,
+            "sum of weights": objective.weight_sum,
+            "objective at the start": float(value),
+            "squared gradient at the start": sum(float((one * one).sum()) for one in slopes),
+        }
+        return cls(json.loads(json.dumps(about)))
+
+    @property
+    def number(self) -> int:
+        """The same for the same problem."""
+        rounded = {
+            name: f"{one:.9g}" if isinstance(one, float) else one
+            for name, one in self._known.items()
+        }
+        return zlib.crc32(json.dumps(rounded, sort_keys=True).encode())
+
+    def open(self, place: str) -> None:
+        """Mark ``place`` as this problem's; ``ValueError`` if it belongs to another one."""
+        store = open_store(place)
+        names = store.names()
+        advice = "delete the directory, or give another checkpointDir"
+        if _PROBLEM in names:
+            content = bytearray(store.size(_PROBLEM))
+            store.read(_PROBLEM, 0, memoryview(content))
+            if other := self._difference(json.loads(content)):
+                raise ValueError(
+                    f"checkpointDir={place!r} has checkpoints of another fit: {other}; repeat that "
+                    f"fit, {advice}"
+                )
+        elif any(map(names_checkpoint, names)):
+            raise ValueError(
+                f"checkpointDir={place!r} has checkpoints that no estimator wrote; {advice}"
+            )
+        else:
+            store.write(_PROBLEM, [json.dumps(self._known).encode()])
+
+    def _difference(self, other: Mapping[str, Any]) -> str:
+        """The first difference, or an empty text."""
+        for name in {**self._known, **other}:
+            now, then = self._known.get(name), other.get(name)
+            if isinstance(now, float) and isinstance(then, float):
+                same = math.isclose(now, then, rel_tol=1e-9)
+            else:
+                same = now == then
+            if not same:
+                return f"its {name} is {then!r}, and is {now!r} now"
+        return ""
 
 
 class _Fits:

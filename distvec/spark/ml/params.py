@@ -5,10 +5,14 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple, Self
 
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol
+
+from distvec.objectives import model as models
+from optim.scipy_interface import METHODS, solver_class
 
 
 class Range(NamedTuple):
@@ -36,7 +40,7 @@ def one_of(*names: str) -> Range:
 class KeywordParams(Params):
     """Params that are set by keywords, and checked then.
 
-    Subclasses list the ranges of their Params in ``_ranges``.
+    Classes list the ranges of their Params in ``_ranges``, which adds to the inherited ones.
     """
 
     _ranges: ClassVar[Mapping[str, Range]]
@@ -109,7 +113,8 @@ class KeywordParams(Params):
 
     def _check(self, name: str, value: Any) -> None:
         """Raise ``ValueError`` if ``value`` is out of range; ``name`` keeps no such value."""
-        allowed = self._ranges.get(name)
+        ranges = (vars(one).get("_ranges", {}) for one in type(self).__mro__)
+        allowed: Range | None = next((one[name] for one in ranges if name in one), None)
         if allowed is not None and value is not None and not allowed.contains(value):
             self.clear(self.getParam(name))
             raise ValueError(
@@ -126,6 +131,83 @@ class SettableParams(KeywordParams):
             setter = f"set{name[0].upper()}{name[1:]}"
             if isinstance(getattr(cls, name, None), Param) and not hasattr(cls, setter):
                 setattr(cls, setter, _setter(cls, setter, name))
+
+
+def _is_optimizer(name: str) -> bool:
+    with suppress(ValueError):
+        return bool(solver_class(name))
+    return False
+
+
+def _to_model(value: Any) -> models.Model:
+    """The parameters of a model that distvec has fitted or loaded."""
+    found = getattr(value, "fitted", value)
+    if isinstance(found, models.Model):
+        return found
+    raise TypeError(
+        f"initialModel is {type(value).__name__}; must be a model of distvec; convert MLlib's, "
+        "such as LogisticRegressionModel.from_mllib(model)"
+    )
+
+
+def _to_options(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"must be a dict of options, got {value!r}")
+
+
+class FitParams(Params):
+    """Params of all estimators of distvec, which MLlib's lack."""
+
+    _ranges: ClassVar[Mapping[str, Range]] = {
+        "optimizer": Range(_is_optimizer, "one of " + ", ".join(map(repr, METHODS))),
+        "checkpointInterval": Range(lambda k: k >= 1, "1 or more"),
+    }
+
+    optimizer: Param[str] = Param(
+        Params._dummy(),
+        "optimizer",
+        "name of the solver, as Objective.minimize takes it; chosen by the penalty if unset",
+        typeConverter=TypeConverters.toString,
+    )
+    optimizerOptions: Param[dict[str, Any]] = Param(
+        Params._dummy(),
+        "optimizerOptions",
+        "options of the solver by name, such as {'history': 20}",
+        typeConverter=_to_options,
+    )
+    initialModel: Param[models.Model] = Param(
+        Params._dummy(),
+        "initialModel",
+        "model that the fit starts from; it is not saved",
+        typeConverter=_to_model,
+    )
+    verbose: Param[bool] = Param(
+        Params._dummy(),
+        "verbose",
+        "whether to show a progress bar",
+        typeConverter=TypeConverters.toBoolean,
+    )
+    checkpointDir: Param[str] = Param(
+        Params._dummy(),
+        "checkpointDir",
+        "directory or URL for checkpoints; the same fit continues from them after a crash",
+        typeConverter=TypeConverters.toString,
+    )
+    checkpointInterval: Param[int] = Param(
+        Params._dummy(),
+        "checkpointInterval",
+        "iterations between checkpoints (>= 1)",
+        typeConverter=TypeConverters.toInt,
+    )
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._setDefault(verbose=False, checkpointInterval=20)
+
+    def _given(self, name: str) -> Any:
+        """The value of a Param; None without one."""
+        return self.getOrDefault(name) if self.isDefined(name) else None
 
 
 class HasFeatures(HasFeaturesCol):
