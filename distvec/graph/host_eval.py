@@ -180,10 +180,15 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 
 def value_of(op: str, params: Params, type: NodeType, values: Sequence[Any]) -> Any:
     """The value of such a node, of the dtype and shape of ``type``."""
-    function = FUNCTIONS.get(op)
     with np.errstate(all="ignore"):
-        found = ops.TABLE[op].numpy(*values) if function is None else function(*values, *params)
-        return cast_value(found, type)
+        return compute(op, params, type, values)
+
+
+def compute(op: str, params: Params, type: NodeType, values: Sequence[Any]) -> Any:
+    """As ``value_of``, but floating-point errors are the caller's to ignore."""
+    function = FUNCTIONS.get(op)
+    found = ops.TABLE[op].numpy(*values) if function is None else function(*values, *params)
+    return cast_value(found, type)
 
 
 def cast_value(value: Any, type: NodeType) -> Any:

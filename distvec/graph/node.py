@@ -230,11 +230,16 @@ class Graph:
             self.collected[node] = found
         return found
 
-    def number(self, value: Any) -> Node:
-        """A float64 constant that is not looked up among the others: quicker for one use."""
-        node = Node("const", (), _FLOAT)
+    def number(self, value: Any, type: NodeType = _FLOAT) -> Node:
+        """A constant that is not looked up among the others: quicker for one use."""
+        node = Node("const", (), type)
         node.value = value
         return node
+
+    @property
+    def newest(self) -> int:
+        """A serial number that is greater than all before, and less than all later ones."""
+        return next(self._serials)
 
     def constant(self, value: Any, dtype: np.dtype[Any]) -> Node:
         """A rank-0 node whose value the client knows. ``OverflowError`` as NumPy's for integers."""

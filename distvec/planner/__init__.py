@@ -17,8 +17,8 @@ emit           programs in the form that servers run (``ps_backend.program``),
 A graph of the same shape over other buffers and scalars gets the same programs, so the last four
 passes run once per shape: ``Planner`` keeps what they made.
 
-Many graphs need no pass: a few operations on stored arrays, a dot product, a step of an update. One
-walk finds that out (``plain_order``).
+Most graphs need no pass: one of the same form was planned before, as in a loop. One walk finds that
+out (``forms``).
 """
 
 from __future__ import annotations
@@ -26,141 +26,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from distvec.graph.node import MOVEMENT, MOVES, Graph, Node, movement_key
 from distvec.planner.emit import emit
+from distvec.planner.forms import Discoveries, KeptPlans, form_of
 from distvec.planner.fuse import fuse, schedule
 from distvec.planner.linear import InnerProductExpansion
-from distvec.planner.pending import (
-    NOTHING,
-    READS,
-    Walk,
-    free_riders,
-    own_products,
-    read_by,
-    simplify,
-    waits_to_travel,
-)
+from distvec.planner.pending import Walk, free_riders, own_products, simplify
 from distvec.planner.plan import Plan, Reason, Template
 from distvec.planner.view_pushdown import ViewPushdown
-from ps_backend.program.reducers import REDUCERS
-
-_REWRITTEN = MOVES | {MOVEMENT}
-_MOST_NODES = 512
-"""Where there are more, it is not the passes that take long."""
-
-
-class PlainOrder(NamedTuple):
-    """What the passes would make of a graph."""
-
-    nodes: list[Node]
-    """Arguments first."""
-    goals: set[int]
-    """Ids of what is computed: the targets, and what comes along."""
-    held: set[int]
-    """Ids of the arrays that somebody holds."""
-    riders: int
-    """How many come along."""
-
-
-class _PlainWalk:
-    """Nodes in order, as long as no pass has anything to do.
-
-    Most evaluations of a loop are such: some operations on stored arrays, a dot product, a step of
-    an update, and what somebody holds of them.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self.nodes: list[Node] = []
-        self.reads: dict[int, int] = {}
-        """By id of each node, what it is computed from: ``READS`` or ``NOTHING``."""
-        self.sums = False
-        self.takes = False
-        """Whether single elements are taken of an array: it is not read as a whole."""
-        self._late: set[int] = set()
-        """Ids of values that are known only after a reply."""
-
-    def add(self, root: Node, *, is_target: bool = False) -> bool:
-        """Append what is below ``root`` and not there yet; False where a pass might do something.
-
-        Client values below a target are settled, if they can be.
-        """
-        reads, late, order = self.reads, self._late, self.nodes
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            me = id(node)
-            if me in reads:
-                stack.pop()
-                continue
-            read = NOTHING if node.on_client else READS
-            if node.value is None:
-                args, read, is_late = node.args, NOTHING, False
-                for arg in reversed(args):
-                    by_arg = reads.get(id(arg))
-                    if by_arg is None:
-                        stack.append(arg)
-                    elif by_arg:
-                        read = READS
-                if stack[-1] is not node:
-                    continue
-                op = node.op
-                if op in _REWRITTEN or (op == "slots" and waits_to_travel(node)):
-                    return False
-                if late:
-                    is_late = not late.isdisjoint(map(id, args))
-                if op in REDUCERS:
-                    if is_late:
-                        return False
-                    is_late = True
-                    self.sums = self.sums or op == "sum"
-                    self.takes = self.takes or op == "take"
-                if is_target and node.on_client:
-                    simplify(self._graph, node)
-                    if node.value is not None:
-                        return False
-                if is_late:
-                    late.add(me)
-            stack.pop()
-            reads[me] = read
-            order.append(node)
-        return len(order) <= _MOST_NODES
-
-
-def plain_order(
-    graph: Graph, targets: Sequence[Node], pending: Sequence[Node], most: int
-) -> PlainOrder | None:
-    """The nodes below ``targets``, and what comes along: of ``pending``, of the latest so many.
-
-    None where a pass might do something: views, movements, a reduction that waits for another one,
-    values that the client knows or can compute. Such values that are found on the way are settled.
-    """
-    if len(targets) > _MOST_NODES:
-        return None
-    walk = _PlainWalk(graph)
-    for root in targets:
-        if not walk.add(root, is_target=True):
-            return None
-    goals = {id(node) for node in targets}
-    held, riders = {id(node) for node in pending if not node.on_client}, 0
-    for node in pending[-most:]:
-        me = id(node)
-        if me in goals or node.value is not None:
-            continue
-        if walk.takes:
-            return None
-        if read_by(node, walk.reads) == READS:
-            if me not in walk.reads and not walk.add(node):
-                return None
-            goals.add(me)
-            riders += 1
-    if walk.sums and (held or [node for node in targets if not node.on_client]):
-        for product in own_products(graph, walk.nodes, goals | held):
-            walk.add(product)
-    return PlainOrder(walk.nodes, goals, held, riders)
-
 
 __all__ = ["Plan", "Planner", "Reason", "Template"]
 
@@ -179,6 +54,8 @@ class Planner:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._templates: dict[Any, Template] = {}
+        self._expanding, self._direct = KeptPlans(), KeptPlans()
+        """Plans by form, made with expansions of inner products, and without."""
         self._exact: weakref.WeakSet[Node] = weakref.WeakSet()
         self.cancellation_limit = 1e4
         """As ``Session.cancellation_limit``."""
@@ -191,14 +68,22 @@ class Planner:
         """
         # A view that is not asked for is free: it reads values that are stored anyway.
         pending = [node for node in pending if node.op not in MOVES]
-        if not self._exact:
-            plain = plain_order(self._graph, targets, pending, _MOST_RIDERS)
-            if plain is not None:
-                found = self._templates.get(_shape(plain.nodes, plain.goals, plain.held))
-                if found is not None:
-                    if plain.riders:
-                        found = found.with_notes([_RIDE.format(plain.riders)])
-                    return Plan(found, plain.nodes, [])
+        exact = self._exact if len(self._exact) else ()
+        form = form_of(self._graph, targets, pending, _MOST_RIDERS, exact)
+        if form is None:
+            return self._by_passes(targets, pending, Discoveries())
+        kept = self._expanding if self.cancellation_limit >= 1 else self._direct
+        plan = kept.find(form)
+        if plan is None:
+            newest, discoveries = self._graph.newest, Discoveries()
+            plan = self._by_passes(targets, pending, discoveries)
+            kept.keep(form, plan, discoveries, newest)
+        return plan
+
+    def _by_passes(
+        self, targets: Sequence[Node], pending: Sequence[Node], discoveries: Discoveries
+    ) -> Plan:
+        """As ``plan``, by all passes."""
         walk = Walk()
         walk.add(targets, partial(simplify, self._graph))
         riders = free_riders(walk, targets, pending[-_MOST_RIDERS:])
@@ -223,7 +108,7 @@ class Planner:
         if depth > 1 and self.cancellation_limit >= 1:
             stored = {id(root) for root in roots} | kept
             expansion = InnerProductExpansion(
-                self._graph, walk, stored, self._exact, self.cancellation_limit
+                self._graph, walk, stored, self._exact, self.cancellation_limit, discoveries
             )
             expanded = expansion.run(order)
             if expansion.expanded:
@@ -237,11 +122,22 @@ class Planner:
         if extra:
             walk.add(extra)
             order = walk.below([*roots, *extra])
-        aliases = [(node, replaced[id(node)]) for node in goals if id(node) in replaced]
+        position = {id(node): number for number, node in enumerate(order)} if replaced else {}
+        aliases = [
+            (node, position[id(replaced[id(node)])])
+            for node in goals
+            if replaced.get(id(node), node) is not node
+        ]
         if self._exact and (direct := sum(node in self._exact for node in order)):
             notes.append(_DIRECT.format(direct))
         template = self._template(order, walk.levels, {id(root) for root in roots}, kept)
-        return Plan(template.with_notes(notes) if notes else template, order, aliases)
+        return Plan(
+            template.with_notes(notes) if notes else template,
+            order,
+            [node.value for node in order],
+            aliases,
+            {k: node.direct for k, node in enumerate(order) if node.direct is not None},
+        )
 
     def compute_directly(self, product: Node) -> None:
         """Never again expand this inner product: its terms cancel."""

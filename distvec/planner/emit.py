@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence, Set
 from distvec.graph.node import GATHER, MOVEMENT, MOVES, Node, params_of, phases_of
 from distvec.planner.fuse import PhaseOf, Schedule, Traversal
 from distvec.planner.pending import product_of
-from distvec.planner.plan import PlannedPhase, PlannedProgram, PlannedSweep, PlannedView, Template
+from distvec.planner.plan import (
+    PlannedPhase,
+    PlannedProgram,
+    PlannedSweep,
+    PlannedValue,
+    PlannedView,
+    Template,
+)
 from ps_backend.program.collectives import CollectiveTypes
 from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep
 from ps_backend.program.types import FLOATS, ArrayType
@@ -167,7 +174,13 @@ def emit(order: Sequence[Node], schedule: Schedule) -> Template:
         scalars = [position[id(node)] for node in stage.scalars]
         programs.append(PlannedProgram(sweeps, scalars, *phases))
         stored |= {id(node) for traversal in stage.traversals for node in traversal.stores}
-    return Template(programs, [position[id(node)] for node in schedule.before])
+    before = [position[id(node)] for node in schedule.before]
+    return Template(programs, before, [_value(node, position) for node in order])
+
+
+def _value(node: Node, position: Mapping[int, int]) -> PlannedValue:
+    args = () if node.known else tuple([position[id(arg)] for arg in node.args])
+    return PlannedValue(node.op, node.params, node.type, args, node.direct is not None)
 
 
 def _phase(one: PhaseOf, position: dict[int, int]) -> PlannedPhase:

@@ -24,6 +24,7 @@ import numpy as np
 
 from distvec.graph.host_eval import value_of
 from distvec.graph.node import Buffer, Graph, Node
+from distvec.planner.forms import Discoveries, Origin
 from distvec.planner.pending import Walk, inner_of, product_of
 from ps_backend.program.types import NodeType, client_type
 
@@ -59,15 +60,22 @@ class InnerProductExpansion:
     """One walk over a graph, from its leaves up; what depends on expanded products is rebuilt."""
 
     def __init__(
-        self, graph: Graph, walk: Walk, stored: Set[int], exact: MutableSet[Node], limit: float
+        self,
+        graph: Graph,
+        walk: Walk,
+        stored: Set[int],
+        exact: MutableSet[Node],
+        limit: float,
+        discoveries: Discoveries,
     ) -> None:
         """``stored``: ids of vectors that will be stored; ``exact``: products not to expand.
 
-        What is made is added to ``walk``.
+        What is made is added to ``walk``, what the result depends on to ``discoveries``.
         """
         self._graph, self._stored, self._exact, self._limit = graph, stored, exact, limit
-        self._level = walk.level
-        self._one, self._minus_one = graph.constant(1.0, _FLOAT), graph.constant(-1.0, _FLOAT)
+        self._level, self._discoveries = walk.level, discoveries
+        self._folded: dict[tuple[Any, ...], Node] = {}
+        self._one, self._minus_one = self._constant(1.0), self._constant(-1.0)
         self._new: dict[int, Node] = {}
         self._order: Sequence[Node] = ()
         self._forms: dict[int, Form | None] = {}
@@ -94,7 +102,7 @@ class InnerProductExpansion:
                 self.expanded += 1
                 return expanded
         if node.on_client and all(arg.on_client and arg.known for arg in args):
-            return self._fold(node, args)
+            return self._folding(node.op, args, node.type, node.params)
         if args == node.args:
             return node
         return self._make(node.op, args, node.type, node.params)
@@ -181,6 +189,7 @@ class InnerProductExpansion:
                 coefficient = self._product(a_coefficient, b_coefficient)
                 arguments += (self._or_one(coefficient), self._inner(a, b))
         if all(argument.known for argument in arguments):
+            self._discoveries.by_values = True
             total, magnitude = inner_of_terms([argument.value for argument in arguments])
             if cancels(total, magnitude, self._limit):
                 self._exact.add(node)
@@ -215,8 +224,9 @@ class InnerProductExpansion:
         first, second = a.value, b.value
         if isinstance(first, Buffer) and isinstance(second, Buffer):
             known = first.products.get(second.id)
+            self._discoveries.asked[a, b] = known is not None
             if known is not None:
-                return self._graph.number(known)
+                return self._discovered(known, Origin("", (), _NUMBER, (a, b)))
         return inner_of(self._graph, a, b)
 
     # --- scalars ---
@@ -240,13 +250,31 @@ class InnerProductExpansion:
     def _scalar(self, op: str, *args: Node) -> Node:
         if [arg for arg in args if arg.value is None]:
             return self._make(op, args, _NUMBER)
-        value = value_of(op, (), _NUMBER, [arg.value for arg in args])
-        return self._graph.client_value(value, _FLOAT)
+        return self._folding(op, args, _NUMBER)
 
-    def _fold(self, node: Node, args: Sequence[Node]) -> Node:
-        """An operation on values that the client knows."""
-        value = value_of(node.op, node.params, node.type, [arg.value for arg in args])
-        return self._graph.client_value(value, node.dtype)
+    def _folding(
+        self, op: str, args: Sequence[Node], type: NodeType, params: tuple[Any, ...] = ()
+    ) -> Node:
+        """An operation on values that the client knows.
+
+        Not looked up by its value: that others have the same by chance must not change the plan.
+        """
+        key = op, params, id(type), *map(id, args)
+        found = self._folded.get(key)
+        if found is None:
+            value = value_of(op, params, type, [arg.value for arg in args])
+            found = self._discovered(value, Origin(op, params, type, tuple(args)))
+            self._folded[key] = found
+        return found
+
+    def _constant(self, value: float) -> Node:
+        number = np.float64(value)
+        return self._discovered(number, Origin("const", (), _NUMBER, (), number))
+
+    def _discovered(self, value: Any, origin: Origin) -> Node:
+        node = self._graph.number(value, origin.type)
+        self._discoveries.origins[node] = origin
+        return node
 
     def _make(
         self, op: str, args: tuple[Node, ...], type: NodeType, params: tuple[Any, ...] = ()

@@ -116,12 +116,12 @@ _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 
 def simplify(graph: Graph, node: Node) -> None:
     """Settle ``node``, which the client keeps, if its value is known or follows from known ones."""
-    value = _known_product(node) if node.op in REDUCERS else _fold(node)
+    value = known_product(node) if node.op in REDUCERS else _fold(node)
     if value is not None:
         graph.settle(node, value, None)
 
 
-def _known_product(node: Node) -> Any:
+def known_product(node: Node) -> Any:
     """An inner product of two buffers that was computed before: buffers never change."""
     factors = product_of(node)
     if factors is None:

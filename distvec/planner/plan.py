@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import Any, NamedTuple
 
 from distvec.graph.node import GATHER, SPREAD, Node
 from ps_backend.program.collectives import CollectiveTypes
@@ -164,12 +165,26 @@ class PlannedProgram:
         return [position for one in phases for position in one.outputs]
 
 
+class PlannedValue(NamedTuple):
+    """A value of a plan: what its node says, with positions as arguments."""
+
+    op: str
+    params: tuple[Any, ...]
+    type: NodeType
+    args: tuple[int, ...]
+    """Of what is known before there are none."""
+    is_expanded: bool
+    """Whether it is an inner product expanded into others, which may cancel."""
+
+
 @dataclass
 class Template:
     """Programs in order, for any nodes of one shape; ``before`` are scalars that need no server."""
 
     programs: list[PlannedProgram]
     before: list[int]
+    values: Sequence[PlannedValue] = field(default=(), repr=False)
+    """By position."""
     notes: tuple[str, ...] = ()
     """What was decided beside the programs, and why."""
     _noted: dict[tuple[str, ...], Template] = field(
@@ -183,6 +198,15 @@ class Template:
         if noted is None:
             noted = self._noted[key] = replace(self, notes=(*self.notes, *notes))
         return noted
+
+    @cached_property
+    def open(self) -> list[int]:
+        """Positions of values that it computes."""
+        found = set(self.before)
+        for number, program in enumerate(self.programs):
+            found |= self.answers(number)
+            found.update(*[sweep.stores for sweep in program.sweeps])
+        return sorted(found)
 
     @property
     def messages(self) -> int:
@@ -278,14 +302,19 @@ class Template:
         return reductions | set(program.scalars) | set(program.made)
 
 
-@dataclass
+@dataclass(slots=True)
 class Plan:
     """A template and the nodes that its positions stand for."""
 
     template: Template
-    nodes: Sequence[Node]
-    aliases: list[tuple[Node, Node]]
-    """Nodes that get the value of a simplified one."""
+    nodes: Sequence[Node | None]
+    """None where there is no more of a node than its value."""
+    values: list[Any]
+    """By position, as far as known."""
+    aliases: Sequence[tuple[Node, int]]
+    """Nodes that get the value of another one, by its position."""
+    direct: Mapping[int, Node]
+    """By position of an expanded inner product the node that it stands for."""
 
     def __str__(self) -> str:
         return str(self.template)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.diagnostics.profile import note_plan
-from distvec.graph.host_eval import cast_value, value_of
+from distvec.graph.host_eval import cast_value, compute
 from distvec.graph.node import SPREAD, Buffer, Graph, Node
 from distvec.planner.linear import cancels, inner_of_terms
 from distvec.planner.plan import (
@@ -111,7 +111,7 @@ class _Execution:
 
     def __init__(self, executor: Executor, plan: Plan, limit: float) -> None:
         self._executor, self._plan, self._limit = executor, plan, limit
-        self._values = [node.value for node in plan.nodes]
+        self._planned, self._values = plan.template.values, plan.values[:]
         self._workspaces: dict[int, Workspace] = {}
         """By position of the first output of their movement."""
 
@@ -139,22 +139,18 @@ class _Execution:
     ) -> None:
         """Give nodes their values; what ``flight`` is to make by ``program`` can be taken back."""
         graph, plan, values = self._executor.graph, self._plan, self._values
-        awaited = set()
+        awaited: set[int] = set()
         if flight is not None and program is not None:
             stored = {position for sweep in program.sweeps for position in sweep.stores}
             awaited = stored | set(program.made)
-        for position, (node, value) in enumerate(zip(plan.nodes, values, strict=True)):
-            if value is None or node.value is not None:
+        template, nodes = plan.template, plan.nodes
+        settled = [(nodes[k], k) for k in template.open if values[k] is not None]
+        for node, position in (*settled, *plan.aliases):
+            if node is None or node.value is not None or values[position] is None:
                 continue
-            if flight is not None and position in awaited:
+            if position in awaited and flight is not None:
                 flight.remember(node, graph.snapshot(node))
-            graph.settle(node, value, plan.template)
-        made = {id(values[position]) for position in awaited}
-        for node, simplified in plan.aliases:
-            if node is not simplified and not node.known and simplified.known:
-                if flight is not None and id(simplified.value) in made:
-                    flight.remember(node, graph.snapshot(node))
-                graph.settle(node, simplified.value, plan.template)
+            graph.settle(node, values[position], template)
 
     def run(
         self,
@@ -186,7 +182,7 @@ class _Execution:
         """A sweep with the buffers of now, and new ones for what it stores."""
         values = self._values
         for position in sweep.stores:
-            values[position] = self._executor.new_buffer(self._plan.nodes[position].type)
+            values[position] = self._executor.new_buffer(self._planned[position].type)
         return SweepCall(
             sweep.structure,
             sweep.space,
@@ -199,12 +195,12 @@ class _Execution:
 
     def _phase(self, planned: PlannedPhase) -> CollectiveCall:
         """A phase with the buffers of now; the first one names those that the last will make."""
-        nodes, values, key = self._plan.nodes, self._values, planned.outputs[0]
+        types, values, key = self._planned, self._values, planned.outputs[0]
         if key not in self._workspaces:
             self._workspaces[key] = Workspace(self._executor.client)
-        made = [position for position in planned.outputs if not nodes[position].on_client]
+        made = [position for position in planned.outputs if not types[position].type.on_client]
         for position in made if not planned.phase else ():
-            values[position] = self._executor.new_buffer(nodes[position].type)
+            values[position] = self._executor.new_buffer(types[position].type)
         return CollectiveCall(
             planned.kind,
             planned.phase,
@@ -219,45 +215,43 @@ class _Execution:
 
     def _keep(self, phase: PlannedPhase, found: Sequence[npt.NDArray[Any]]) -> None:
         """Note the outputs that came to the client."""
-        nodes = self._plan.nodes
-        kept = [position for position in phase.outputs if nodes[position].on_client]
+        planned = self._planned
+        kept = [position for position in phase.outputs if planned[position].type.on_client]
         if phase.is_last:
             for position, value in zip(kept, found, strict=True):
-                self._values[position] = cast_value(value, nodes[position].type)
+                self._values[position] = cast_value(value, planned[position].type)
 
     def _combine(self, sweep: PlannedSweep, partials: Sequence[npt.NDArray[Any]]) -> None:
         """The values of reductions, from the partial results of all servers."""
         remaining = iter(partials)
         for position in sweep.reductions:
-            node = self._plan.nodes[position]
-            reducer = REDUCERS[node.op]
+            planned = self._planned[position]
+            reducer, type = REDUCERS[planned.op], planned.type
             parts = [next(remaining) for _ in range(1 + reducer.locates)]
-            if node.is_scalar:
-                self._values[position] = node.dtype.type(reducer.combine(*parts))
+            if type.is_scalar:
+                self._values[position] = type.dtype.type(reducer.combine(*parts))
             else:  # put together already; of those that locate, the indices come last
-                self._values[position] = cast_value(parts[-1], node.type)
+                self._values[position] = cast_value(parts[-1], type)
 
     def compute_scalars(self, scalars: Sequence[int]) -> None:
         """What the client computes; ``Cancelled`` where expanded inner products lose digits."""
-        nodes, values = self._plan.nodes, self._values
-        position = {id(node): number for number, node in enumerate(nodes)}
+        planned, values = self._planned, self._values
         cancelled: list[Node] = []
         unsure: set[int] = set()
-        for number in scalars:
-            node = nodes[number]
-            inputs = [position[id(arg)] for arg in node.args]
-            if unsure and not unsure.isdisjoint(inputs):
-                unsure.add(number)
-                continue
-            arguments = [values[index] for index in inputs]
-            if node.direct is None:
-                values[number] = value_of(node.op, node.params, node.type, arguments)
-                continue
-            with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
+            for number in scalars:
+                op, params, type, inputs, is_expanded = planned[number]
+                if unsure and not unsure.isdisjoint(inputs):
+                    unsure.add(number)
+                    continue
+                arguments = [values[index] for index in inputs]
+                if not is_expanded:
+                    values[number] = compute(op, params, type, arguments)
+                    continue
                 values[number], magnitude = inner_of_terms(arguments)
-            if cancels(values[number], magnitude, self._limit):
-                cancelled.append(node.direct)
-                unsure.add(number)
+                if cancels(values[number], magnitude, self._limit):
+                    cancelled.append(self._plan.direct[number])
+                    unsure.add(number)
         if cancelled:  # all of them together: each plan that follows is another message
             raise Cancelled(cancelled)
 

@@ -222,12 +222,12 @@ class LiveValues:
             finally:
                 del self._changes[leaf]
 
-    def wait_for(self, nodes: Iterable[Node]) -> None:
+    def wait_for(self, nodes: Iterable[Node | None]) -> None:
         """Until other threads have made those of ``nodes`` that they are about to make."""
         if not self._changes:
             return
         for node in nodes:
-            flight = self._changes.get(node)
+            flight = self._changes.get(node) if node is not None else None
             if flight is not None:
                 with flight.sending:
                     pass
@@ -244,13 +244,14 @@ def find_donors(holders: LiveValues, plan: Plan) -> dict[int, int]:
     or if the plan might have to be run again.
     """
     program = plan.template.programs[-1]
+    planned = plan.template.values
     wanted = [position for sweep in program.sweeps for position in sweep.stores]
-    if not wanted or min([plan.nodes[k].type.nbytes for k in wanted]) < LEAST_BYTES:
+    if not wanted or min([planned[k].type.nbytes for k in wanted]) < LEAST_BYTES:
         return {}
     if program.before or program.after:
         return {}  # other servers may still fail
     for position in program.scalars:
-        if plan.nodes[position].direct is not None:
+        if planned[position].is_expanded:
             return {}  # an expanded inner product may cancel, and then its vectors are needed
     views = [view for sweep in program.sweeps for view in sweep.views if view is not None]
     by_index = any(view.index is not None for view in views)
@@ -264,8 +265,8 @@ def find_donors(holders: LiveValues, plan: Plan) -> dict[int, int]:
     for sweep in program.sweeps:
         free = [position for position in sweep.inputs if position in dying]
         for position in sweep.stores:
-            type = plan.nodes[position].type
-            fitting = [donor for donor in free if plan.nodes[donor].type == type]
+            type = planned[position].type
+            fitting = [donor for donor in free if planned[donor].type == type]
             if not fitting:
                 return {}
             donors[position] = _best(plan, position, fitting)
@@ -275,9 +276,9 @@ def find_donors(holders: LiveValues, plan: Plan) -> dict[int, int]:
 
 def _best(plan: Plan, position: int, fitting: list[int]) -> int:
     """Of arrays that are alike; one of which most stays as it is had best stay where it is."""
-    node = plan.nodes[position]
-    if node.op in TABLE and TABLE[node.op].over:
-        own = [donor for donor in fitting if plan.nodes[donor] is node.args[0]]
+    planned = plan.template.values[position]
+    if planned.op in TABLE and TABLE[planned.op].over:
+        own = [donor for donor in fitting if donor == planned.args[0]]
         return (own or fitting)[0]
     return fitting[0]
 
@@ -298,11 +299,8 @@ def _find_dying(holders: LiveValues, plan: Plan) -> set[int]:
     A buffer that two nodes stand for stays: the program would read it by the one while it writes
     over the other.
     """
-    buffers = {
-        position: node.value.id
-        for position, node in enumerate(plan.nodes)
-        if node.known and not node.on_client
-    }
+    values = enumerate(plan.values)
+    buffers = {position: value.id for position, value in values if isinstance(value, Buffer)}
     uses = Counter(buffers.values())
     if holders.is_interrupted:
         return set()
@@ -320,8 +318,10 @@ def _nodes_settled_by(plan: Plan) -> set[Node]:
         for sweep in program.sweeps:
             positions.update(sweep.stores)
             positions.update(sweep.reductions)
-    settled = {plan.nodes[position] for position in positions}
+    settled = {node for position in positions if (node := plan.nodes[position]) is not None}
     settled.update(
-        node for node, simplified in plan.aliases if simplified.known or simplified in settled
+        node
+        for node, position in plan.aliases
+        if plan.values[position] is not None or position in positions
     )
     return settled

@@ -1,13 +1,16 @@
-"""Which graphs need no pass: what plain_order takes has the plan that all passes make."""
+"""Plans kept by form: the plan that all passes made of the first graph, over other values."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import distvec as dv
 from distvec import planner as planning
-from distvec.planner import Planner, plain_order
+from distvec.planner import Planner
+from distvec.planner.forms import Form, form_of
 
 
 @pytest.fixture
@@ -16,29 +19,48 @@ def ps():
         yield session
 
 
-def is_plain(ps, *arrays, pending=()):
+def the_form(ps, *arrays, pending=()) -> Form | None:
     targets = [array.node for array in arrays]
     held = [*targets, *(array.node for array in pending)]
-    return plain_order(ps.graph, targets, held, 64) is not None
+    return form_of(ps.graph, targets, held, 64, ())
 
 
-def test_dots_and_updates_are(ps):
+def has_form(ps, *arrays, pending=()):
+    return the_form(ps, *arrays, pending=pending) is not None
+
+
+def by_passes_alone(monkeypatch):
+    monkeypatch.setattr(planning, "form_of", lambda *_: None)
+
+
+def test_dots_and_updates_have_one(ps):
     x, y = ps.array(np.arange(10.0)), ps.array(np.ones(10))
-    assert is_plain(ps, x @ y)
-    assert is_plain(ps, 2 * x + y)
-    assert is_plain(ps, np.sqrt((x - y) @ x))
+    assert has_form(ps, x @ y)
+    assert has_form(ps, 2 * x + y)
+    assert has_form(ps, (x - (x @ y) * y) @ x)
 
 
-def test_what_a_pass_would_change_is_not(ps):
+def test_views_and_movements_have_none(ps):
     x, y = ps.array(np.arange(10.0)), ps.array(np.ones(10))
-    assert not is_plain(ps, x[2:] + y[:8]), "views"
-    assert not is_plain(ps, (x - (x @ y) * y) @ x), "an inner product that may be expanded"
-    assert not is_plain(ps, np.cumsum(x)), "a movement"
-    assert not is_plain(ps, x @ y, pending=[x[1:] * 2]), "a view that comes along"
+    assert not has_form(ps, x[2:] + y[:8])
+    assert not has_form(ps, np.cumsum(x))
+    assert not has_form(ps, x @ y, pending=[x[1:] * 2]), "a view that comes along"
+
+
+def test_it_says_what_the_passes_look_at(ps):
+    """Ops, constants and values, dtypes, what is held, what is the same node."""
+    x, y = ps.array(np.arange(10.0)), ps.array(np.ones(10))
+    first = the_form(ps, x + 2 * y)
+    assert first.key == the_form(ps, y + 3 * x).key
+    others = [x - 2 * y, x + y, x + 2 * x, x + 2 * y.astype("float32"), 2 * y]
+    keys = {the_form(ps, other).key for other in others}
+    assert len(keys) == len(others) and first.key not in keys
+    twice, once = 2 * y, x + 2 * y
+    assert the_form(ps, once).key != the_form(ps, once, pending=[twice]).key
 
 
 def test_the_passes_make_the_same_of_loops(ps, monkeypatch):
-    """Programs, order of nodes, goals: with what comes along, norms, and what does not."""
+    """Programs and goals: with what comes along, norms, and what does not."""
     x, y, other = (ps.array(np.arange(10.0) + k) for k in range(3))
 
     def targets():
@@ -47,6 +69,7 @@ def test_the_passes_make_the_same_of_loops(ps, monkeypatch):
         yield [z @ x], held
         yield [z @ x, z], held[1:]
         yield [(z * z).max(), z @ x], held[::-1]
+        yield [(z - (z @ x) * y) @ (y - (x @ y) * z)], held[:2]
 
     for goals, held in targets():
         nodes = [one.node for one in goals]
@@ -55,11 +78,78 @@ def test_the_passes_make_the_same_of_loops(ps, monkeypatch):
         first = fresh.plan(nodes, pending)
         again = fresh.plan(nodes, pending)
         with monkeypatch.context() as patched:
-            patched.setattr(planning, "plain_order", lambda *_: None)
+            by_passes_alone(patched)
             passes = fresh.plan(nodes, pending)
-        assert again.template is first.template
+        assert again.template is first.template, "it was kept"
         assert str(again) == str(passes) == str(first)
-        assert again.nodes == passes.nodes, "the form is found among those of the passes"
+        assert [node for node, _ in again.aliases] == [node for node, _ in passes.aliases]
+
+
+def two_loops(ps, steps, scales):
+    """As of a quasi-Newton method: inner products of combinations, some known from before."""
+    x, g = ps.array(np.linspace(-1.0, 2.0, 50)), ps.array(np.cos(np.arange(50.0)))
+    pairs, values = [], []
+    for k in range(steps):
+        direction, found = 1.0 * g, []
+        for s, y in pairs[::-1]:
+            found.append((s @ direction) / (y @ s))
+            direction = direction - found[-1] * y
+        for (s, y), one in zip(pairs, found[::-1], strict=True):
+            direction = direction + (one - (y @ direction) / (y @ s)) * s
+        slope = direction @ g
+        step = (scales[k] * direction).persist()
+        x = x - step
+        values += [float(slope), float(x @ x)]
+        new = np.tanh(x) + 0.1 * x
+        pairs = [*pairs[-2:], (step, (g - new).persist())]
+        g = new
+    return [*values, *x.numpy()]
+
+
+@settings(max_examples=8, deadline=None)
+@given(scales=st.lists(st.sampled_from([1.0, 0.5, 0.25, -1.0]), min_size=6, max_size=6))
+def test_kept_plans_give_the_same_bits_for_the_same_messages(scales):
+    """Also where a coefficient is one, or the same as another one, by chance."""
+    found = []
+    with pytest.MonkeyPatch.context() as patched, dv.local(1, in_process=True) as ps:
+        two_loops(ps, 6, scales[::-1])  # what is kept is of other numbers
+        for _ in range(2):
+            ps.counters.reset()
+            values = two_loops(ps, 6, scales)
+            found.append((values, ps.counters.messages, ps.counters.vectors_read))
+            by_passes_alone(patched)
+    assert found[0] == found[1]
+
+
+def test_products_that_cancel_only_later(ps):
+    """The same form: the expansion serves once, then it loses digits, and is not used."""
+    y = ps.array(np.ones(10))
+    for x, cancels in ((np.arange(10.0), False), (np.ones(10), True)):
+        a = ps.array(x)
+        residual = a - ((a @ y) / (y @ y)) * y
+        before = ps.cancellations
+        left = residual @ residual
+        expected = x - x.mean()
+        assert float(left) == pytest.approx(expected @ expected, abs=1e-20)
+        assert (ps.cancellations > before) is cancels
+
+
+def test_known_products_decide(ps, monkeypatch):
+    """The plan of a graph whose inner products were not known is not that of one where some are."""
+    counts = []
+    for _ in range(2):
+        counts.append([])
+        for known in (0, 1, 2, 3):
+            x, y, z = (ps.array(np.arange(10.0) + k) for k in range(3))
+            for pair in [(x, x), (y, z), (x, z)][:known]:
+                float(pair[0] @ pair[1])
+            ps.counters.reset()
+            coefficient = (x @ y) / (y @ y)
+            value = float((x - coefficient * y) @ (x - coefficient * z))
+            assert value == pytest.approx(195 / 49)
+            counts[-1].append((ps.counters.messages, ps.counters.vectors_read))
+        by_passes_alone(monkeypatch)
+    assert counts[0] == counts[1]
 
 
 def test_what_a_loop_adds_up_is_not_walked(ps):
@@ -68,16 +158,28 @@ def test_what_a_loop_adds_up_is_not_walked(ps):
     for _ in range(50):
         total = total + 0.5 * step
         step = (0.5 * step).persist()
-    found = plain_order(ps.graph, [(step @ step).node], [total.node], 64)
-    assert found is not None and len(found.nodes) == 3 and not found.riders
+    found = the_form(ps, step @ step, pending=[total])
+    assert found is not None and len(found.nodes) == 3
 
 
 def test_a_known_product_is_taken(ps):
     x, y = ps.array(np.arange(10.0)), ps.array(np.ones(10))
     assert float(x @ y) == 45.0
     again = x @ y
-    assert not is_plain(ps, again)
+    form = the_form(ps, again)
     assert again.node.value == 45.0
+    assert form is not None and form.nodes == [again.node]
+
+
+def test_what_the_client_knows_is_computed(ps):
+    """Its operands are no part of the form any more."""
+    x, known = ps.array(np.arange(10.0)), dv.sum(ps.ones(10))
+    lazy = known / 2 + 1
+    product = lazy * x
+    assert float(known) == 10.0
+    form = the_form(ps, product)
+    assert form is not None and len(form.nodes) == 3
+    np.testing.assert_array_equal(product.numpy(), 6 * np.arange(10.0))
 
 
 def test_it_is_planned_as_ever(ps):
