@@ -4,6 +4,7 @@ the choice of a solver.
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from abc import ABC, abstractmethod
@@ -96,34 +97,42 @@ class ObjectiveBase(ABC):
         """TypeError or ValueError for what is no penalty of these parameters."""
         self.penalty = penalty
         self._terms = self._terms_of(penalty)
-        self._scales = None
-        if standardization:
-            self._scales = Scales.of(
-                [self._deviations(one) for one in self._parameters],
-                [self._center(one) for one in self._parameters],
-            )
+        self._scales = self._scales_of_features if standardization else None
+
+    @functools.cached_property
+    def _scales_of_features(self) -> Scales:
+        return Scales.of(
+            [self._deviations(one) for one in self._parameters],
+            [self._center(one) for one in self._parameters],
+        )
 
     @property
     def standardization(self) -> bool:
         """Whether the penalty applies to the coefficients of standardized features."""
         return self._scales is not None
 
-    def with_penalty(self, penalty: Penalty | None) -> Self:
+    def with_penalty(self, penalty: Penalty | None, *, standardization: bool | None = None) -> Self:
         """Return an objective over the same rows with another penalty.
 
         Parameters
         ----------
         penalty : Proximal, list or dict, optional
             The penalty, such as ``optim.SquaredL2Norm(0.1)``. By default there is no penalty.
+        standardization : bool, optional
+            Whether the penalty applies to the coefficients of standardized features. By default
+            as in this objective.
 
         Returns
         -------
         Objective
             It shares the rows with this objective: closing one closes both.
         """
+        if standardization is None:
+            standardization = self.standardization
+        scales = self._scales_of_features if standardization else None
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.penalty, other._terms = penalty, self._terms_of(penalty)
+        other.penalty, other._terms, other._scales = penalty, other._terms_of(penalty), scales
         return other
 
     def start(self, model: Model | Weights | None = None) -> Any:

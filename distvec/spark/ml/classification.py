@@ -529,11 +529,6 @@ class LogisticRegressionSummary(ClassificationSummary):
         """The column of probabilities."""
         return self._columns["probabilityCol"]
 
-    @property
-    def featuresCol(self) -> str:
-        """The column of features."""
-        return self._columns["featuresCol"]
-
 
 class LogisticRegressionTrainingSummary(LogisticRegressionSummary, TrainingSummary):
     """Metrics on the training data, and the course of the training."""

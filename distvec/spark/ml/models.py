@@ -84,7 +84,7 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         ValueError
             If the parameters are on the servers.
         """
-        made: SparkModel = self._local().to_mllib()
+        made = self._in_mllib()
         made._resetUid(self.uid)
         return self._copyValues(made)
 
@@ -102,7 +102,7 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         Model
             A model with the same parameters and Params.
         """
-        made: Self = model._copyValues(cls(cls._of(model))._resetUid(model.uid))
+        made: Self = model._copyValues(cls._made_of(model)._resetUid(model.uid))
         return made
 
     @classmethod
@@ -110,12 +110,22 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         row = session.read.parquet(os.path.join(path, "data")).first()
         if row is None:
             raise ValueError(f"{path}/data has no row")
-        return cls(cls._of(row))
+        return cls._made_of(row)
+
+    @classmethod
+    def _made_of(cls, attributes: Any) -> Self:
+        """A model without Params."""
+        return cls(cls._of(attributes))
 
     @classmethod
     @abstractmethod
     def _of(cls, attributes: Any) -> Model:
         """The parameters, of MLlib's model or of the row that it saves: both name them alike."""
+
+    def _in_mllib(self) -> SparkModel:
+        """MLlib's model with the same parameters, without Params."""
+        made: SparkModel = self._local().to_mllib()
+        return made
 
     def _known_training(self) -> Training:
         if self._training is None:

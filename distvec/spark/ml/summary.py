@@ -18,8 +18,8 @@ _CURVE_POINTS = 1000
 """Points of a curve, as in MLlib; areas are those of the whole curve."""
 
 
-class ClassificationSummary:
-    """Metrics of a classifier on a DataFrame.
+class PredictionSummary:
+    """Predictions for a DataFrame with labels, and the names of their columns.
 
     Parameters
     ----------
@@ -28,11 +28,6 @@ class ClassificationSummary:
     columns : dict
         The names of the columns, by Param: ``labelCol``, ``predictionCol``, ``weightCol``,
         ``probabilityCol``, ``rawPredictionCol`` and ``featuresCol``.
-
-    Notes
-    -----
-    The first metric runs one Spark job, which counts pairs of label and prediction; the first
-    curve runs another.
     """
 
     def __init__(self, predictions: DataFrame, columns: dict[str, str]) -> None:
@@ -57,6 +52,40 @@ class ClassificationSummary:
     def weightCol(self) -> str:
         """The column of weights; empty without weights."""
         return self._columns.get("weightCol", "")
+
+    @property
+    def featuresCol(self) -> str:
+        """The column of features."""
+        return self._columns["featuresCol"]
+
+    @property
+    def _label(self) -> Column:
+        return F.col(self.labelCol).cast("double")
+
+    @property
+    def _prediction(self) -> Column:
+        return F.col(self.predictionCol).cast("double")
+
+    @property
+    def _weight(self) -> Column:
+        return F.col(self.weightCol).cast("double") if self.weightCol else F.lit(1.0)
+
+
+class ClassificationSummary(PredictionSummary):
+    """Metrics of a classifier on a DataFrame.
+
+    Parameters
+    ----------
+    predictions : DataFrame
+        The output of ``transform``, with labels.
+    columns : dict
+        The names of the columns, by Param.
+
+    Notes
+    -----
+    The first metric runs one Spark job, which counts pairs of label and prediction; the first
+    curve runs another.
+    """
 
     @property
     def labels(self) -> list[float]:
@@ -140,14 +169,9 @@ class ClassificationSummary:
 
     @cached_property
     def _counts(self) -> _Confusion:
-        label = F.col(self.labelCol).cast("double")
-        prediction = F.col(self.predictionCol).cast("double")
-        pairs = self._predictions.groupBy(label.alias("label"), prediction.alias("prediction"))
+        columns = self._label.alias("label"), self._prediction.alias("prediction")
+        pairs = self._predictions.groupBy(*columns)
         return _Confusion([tuple(row) for row in pairs.agg(F.sum(self._weight)).collect()])
-
-    @property
-    def _weight(self) -> Column:
-        return F.col(self.weightCol).cast("double") if self.weightCol else F.lit(1.0)
 
 
 class _Confusion:
@@ -251,7 +275,7 @@ class BinaryClassificationSummary(ClassificationSummary):
     @cached_property
     def _curve(self) -> _Curve:
         score = vector_to_array(F.col(self.scoreCol)).getItem(1)
-        is_positive = F.col(self.labelCol).cast("double") > 0.5
+        is_positive = self._label > 0.5
         weight = self._weight
         by_score = self._predictions.groupBy(score.alias("score")).agg(
             F.sum(F.when(is_positive, weight).otherwise(0.0)),

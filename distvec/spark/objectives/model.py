@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.ml.util import JavaMLWritable
 
 _CLASSIFICATION = "org.apache.spark.ml.classification"
-_REGRESSION = "org.apache.spark.ml.regression"
 
 
 def model_in_mllib(model: models.Model) -> JavaMLWritable:
@@ -51,13 +50,23 @@ def model_in_mllib(model: models.Model) -> JavaMLWritable:
     if isinstance(loss, Softmax):
         return _softmax(coefficients, rest)
     if isinstance(loss, Logistic):
-        made = _java(f"{_CLASSIFICATION}.LogisticRegressionModel", coefficients, rest)
-        return LogisticRegressionModel._from_java(made)
+        return in_mllib(LogisticRegressionModel, coefficients, rest)
     if loss.labels == "signs":
-        made = _java(f"{_CLASSIFICATION}.LinearSVCModel", coefficients, rest)
-        return LinearSVCModel._from_java(made)
-    made = _java(f"{_REGRESSION}.LinearRegressionModel", coefficients, rest)
-    return LinearRegressionModel._from_java(made)
+        return in_mllib(LinearSVCModel, coefficients, rest)
+    return in_mllib(LinearRegressionModel, coefficients, rest)
+
+
+def in_mllib(kind: Any, coefficients: np.ndarray, *numbers: Any) -> JavaMLWritable:
+    """A model of the class ``kind`` of ``pyspark.ml``, of its coefficients and of numbers."""
+    from pyspark.ml.common import _py2java
+    from pyspark.ml.linalg import DenseVector
+
+    vector = _py2java(_context(), DenseVector(coefficients))
+    name = f"{kind.__module__}.{kind.__name__}".replace("pyspark", "org.apache.spark", 1)
+    made: JavaMLWritable = kind._from_java(
+        _class(name)(_uid(kind.__name__), vector, *map(float, numbers))
+    )
+    return made
 
 
 def check_loss(loss: Loss) -> None:
@@ -81,14 +90,6 @@ def _softmax(table: np.ndarray, intercepts: np.ndarray) -> LogisticRegressionMod
     args = (_py2java(context, matrix), _py2java(context, DenseVector(intercepts)), classes, True)
     made = _class(f"{_CLASSIFICATION}.LogisticRegressionModel")(_uid("logreg"), *args)
     return LogisticRegressionModel._from_java(made)
-
-
-def _java(name: str, coefficients: np.ndarray, intercept: Any) -> Any:
-    from pyspark.ml.common import _py2java
-    from pyspark.ml.linalg import DenseVector
-
-    vector = _py2java(_context(), DenseVector(coefficients))
-    return _class(name)(_uid(name.rpartition(".")[2]), vector, float(intercept))
 
 
 def _class(name: str) -> Any:

@@ -1,0 +1,339 @@
+"""Weighted least squares: squares and products of all columns in one pass, and the best
+coefficients by them. The sums are taken about means, so that large means cost no digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from distvec.losses.rows import Floats, Ints, Matrix, Rows
+from distvec.spark.data.blocks import load
+from distvec.spark.data.build import Descriptor
+from distvec.spark.objectives.objective import Objective
+from distvec.spark.rounds.contribute import Contributor
+from optim import LBFGS, OWLQN
+from ps_backend.serial_blas import serial_blas
+
+MOST_FEATURES = 4096
+"""The table of products of so many is 128 MiB."""
+
+_BLOCK_ROWS = 2048
+"""So many rows at a time are copied: they stay in the cache."""
+
+_DENSE_FROM = 0.05
+"""Where so much of a sparse matrix is not zero, products of dense blocks are faster."""
+
+_CONSTANT = 1e-14
+"""A deviation that is a smaller part of the mean is rounding."""
+
+_SINGULAR = 1e-13
+"""Of the square of a pivot, of columns of deviation 1: what is less has no digit left."""
+
+Working: TypeAlias = "Callable[[Rows], tuple[Floats, Floats | None]]"
+"""The response and the weight of each row; None: all weights are 1. ``ValueError`` for rows that
+cannot be used."""
+
+
+def labels_of(rows: Rows) -> tuple[Floats, Floats | None]:
+    """Labels without offsets, and the weights."""
+    return rows.labels if rows.offsets is None else rows.labels - rows.offsets, rows.weights
+
+
+class Totals(NamedTuple):
+    """Sums over some rows, of their weights and of their squares, and weighted means."""
+
+    rows: int
+    weight: float
+    squares: float
+    """Of the weights."""
+    means: Floats
+    """Of the features, and last of the response."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """Weighted sums of products of differences from the means: features, and last the response."""
+
+    totals: Totals
+    table: Floats
+    """``(features + 1, features + 1)``"""
+
+    @property
+    def deviations(self) -> Floats:
+        """The population standard deviations; 0 of constant columns."""
+        spread = np.maximum(np.diagonal(self.table), 0.0) / self.totals.weight
+        found = np.sqrt(spread)
+        return np.where(found > _CONSTANT * np.abs(self.totals.means), found, 0.0)
+
+
+def products_of(objective: Objective, working: Working = labels_of) -> Products:
+    """Of the rows of an objective, with the response that ``working`` makes. One Spark job.
+
+    Servers add up the tables of the partitions in their order. ``ValueError`` for rows that
+    ``working`` refuses, and for more than 4096 features.
+    """
+    ps, data = objective.ps, objective.data
+    if data.size > MOST_FEATURES:
+        raise ValueError(
+            "In order to take the normal equation approach efficiently, we set the max number of "
+            f"features to {MOST_FEATURES} but got {data.size}."
+        )
+    ps.release_slots()
+
+    def attempt() -> Products:
+        data.settle(ps.generations)
+        table = ps.zeros((data.size + 1, data.size + 1))
+        with ps.round(table) as contributor:
+            found = data.run_on_blocks(partial(_contribute, working, contributor))
+            for error in found:
+                if isinstance(error, str):
+                    raise ValueError(error)
+        return _merged([one for one in found if not isinstance(one, str)], table.numpy())
+
+    return data.retry_missing(attempt)
+
+
+def _merged(parts: Sequence[Totals], table: Floats) -> Products:
+    """``table`` has the sums of products about the means of each part."""
+    rows, weight = sum(one.rows for one in parts), math.fsum(one.weight for one in parts)
+    weights = np.array([one.weight for one in parts])
+    each = np.array([one.means for one in parts])
+    means = weights @ each / weight
+    far = (each - means) * np.sqrt(weights)[:, None]
+    totals = Totals(rows, weight, math.fsum(one.squares for one in parts), means)
+    return Products(totals, table + far.T @ far)
+
+
+def _contribute(working: Working, contributor: Contributor, descriptor: Descriptor) -> Totals | str:
+    """Contribute the table of a partition; a text says why it cannot be had."""
+    block = load(descriptor.path)
+    try:
+        response, weights = working(block.rows)
+    except ValueError as error:
+        return f"partition {descriptor.partition}: {error}"
+    totals, table = weighted_products(block.rows.matrix, response, weights)
+    size = descriptor.features
+    if block.columns.size == size:
+        contributor.push(None, table)
+        return totals
+    places: Ints = np.append(block.columns, size)
+    wide, means = np.zeros((places.size, size + 1)), np.zeros(size + 1)
+    wide[:, places] = table
+    means[places] = totals.means
+    contributor.push(places, wide)
+    return totals._replace(means=means)
+
+
+def weighted_products(
+    matrix: Matrix, response: Floats, weights: Floats | None
+) -> tuple[Totals, Floats]:
+    """Of the rows of a matrix and their response, the products about their means. One pass."""
+    with serial_blas():
+        if isinstance(matrix, np.ndarray) or matrix.nnz >= _DENSE_FROM * math.prod(matrix.shape):
+            shift, table = _dense(matrix, response, weights)
+        else:
+            shift, table = _sparse(matrix, response, weights)
+    weight = float(table[-1, -1])
+    near = table[-1, :-1] / weight if weight else np.zeros(shift.size)
+    squares = float(response.size if weights is None else weights @ weights)
+    return (
+        Totals(response.size, weight, squares, shift + near),
+        table[:-1, :-1] - weight * np.outer(near, near),
+    )
+
+
+def _dense(matrix: Matrix, response: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
+    """A shift near the means, and products of [features - shift, response - shift, 1]."""
+    first = slice(0, _BLOCK_ROWS)
+    shift = np.append(_rows(matrix, first).mean(axis=0), response[first].mean())
+    table = np.zeros((shift.size + 1, shift.size + 1))
+    block = np.ones((min(_BLOCK_ROWS, response.size), shift.size + 1))
+    for start in range(0, response.size, _BLOCK_ROWS):
+        part = slice(start, start + _BLOCK_ROWS)
+        rows = _rows(matrix, part)
+        some = block[: len(rows)]
+        np.subtract(rows, shift[:-1], out=some[:, :-2])
+        np.subtract(response[part], shift[-1], out=some[:, -2])
+        if weights is not None:
+            some[:, -1] = 1.0
+            some *= np.sqrt(weights[part])[:, None]
+        table += some.T @ some
+    return shift, table
+
+
+def _rows(matrix: Matrix, part: slice) -> Any:
+    return matrix[part] if isinstance(matrix, np.ndarray) else matrix[part].toarray()
+
+
+def _sparse(
+    matrix: sp.csr_array, response: Floats, weights: Floats | None
+) -> tuple[Floats, Floats]:
+    """The same, where only columns without zeros have a shift."""
+    columns = matrix.shape[1]
+    counts = np.bincount(matrix.indices, minlength=columns)
+    sums = np.bincount(matrix.indices, matrix.data, columns)
+    means = np.where(counts == response.size, sums / max(1, response.size), 0.0)
+    shift = np.append(means, response.mean())
+    values = matrix.data - means[matrix.indices]
+    others = np.column_stack([response - shift[-1], np.ones(response.size)])
+    if weights is not None:
+        roots = np.sqrt(weights)
+        values *= np.repeat(roots, np.diff(matrix.indptr))
+        others *= roots[:, None]
+    shifted = sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+    table = np.empty((columns + 2, columns + 2))
+    table[:columns, :columns] = (shifted.T @ shifted).toarray()
+    table[:columns, columns:] = shifted.T @ others
+    table[columns:, :columns] = table[:columns, columns:].T
+    table[columns:, columns:] = others.T @ others
+    return shift, table
+
+
+class Moments(NamedTuple):
+    """Of the labels."""
+
+    mean: float
+    deviation: float
+    """That of a sample."""
+
+
+def label_moments(objective: Objective) -> Moments:
+    """Of the labels of all rows. One Spark job."""
+    data = objective.data
+    objective.ps.release_slots()
+    found = data.retry_missing(lambda: data.run_on_blocks(_label_products))
+    tables = np.array([table for _, table in found]).sum(axis=0)
+    products = _merged([totals for totals, _ in found], tables)
+    totals = products.totals
+    freedom = totals.weight - totals.squares / totals.weight
+    population = float(products.deviations[0])
+    deviation = population * math.sqrt(totals.weight / freedom) if freedom > 0.0 else 0.0
+    return Moments(float(totals.means[0]), deviation)
+
+
+def _label_products(descriptor: Descriptor) -> tuple[Totals, Floats]:
+    rows = load(descriptor.path).rows
+    return weighted_products(np.empty((len(rows), 0)), rows.labels, rows.weights)
+
+
+class Solution(NamedTuple):
+    """Coefficients in the units of the data."""
+
+    coefficients: Floats
+    intercept: float
+    inverse_diagonal: Floats | None
+    """The diagonal of the inverse of the matrix of the normal equations, the intercept last: times
+    the variance of the noise, the variances of the estimates. None if it was not factored."""
+    history: list[float]
+    """The objective at the start and after each iteration; [0.0] without iterations."""
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """A problem of weighted least squares with an elastic net.
+
+    The features are divided by their standard deviations, and so is the response. The penalty is
+    on the coefficients of these, unless ``standardize_features`` or ``standardize_response`` is
+    False.
+    """
+
+    intercept: bool = True
+    strength: float = 0.0
+    l1_share: float = 0.0
+    standardize_features: bool = True
+    standardize_response: bool = True
+    max_iterations: int = 100
+    tolerance: float = 1e-6
+
+    def solve(self, products: Products) -> Solution:
+        """By Cholesky's factors; by quasi-Newton steps with an l1 norm, or if that fails.
+
+        ``ValueError`` for a penalty of a response that is constant and not 0, without intercept.
+        """
+        weight, means = products.totals.weight, products.totals.means
+        deviations = products.deviations
+        count, mean, unit = means.size - 1, float(means[-1]), float(deviations[-1])
+        if unit == 0.0 and (self.intercept or mean == 0.0):
+            return Solution(np.zeros(count), mean, None, [0.0])
+        if unit == 0.0:
+            if self.strength > 0.0 and self.standardize_response:
+                raise ValueError(
+                    "The standard deviation of the label is zero. Model cannot be regularized."
+                )
+            unit = abs(mean)
+        scale = np.divide(1.0, deviations[:-1], out=np.zeros(count), where=deviations[:-1] > 0.0)
+        whole = products.table / weight
+        if not self.intercept:
+            whole = whole + np.outer(means, means)
+        matrix = whole[:-1, :-1] * np.outer(scale, scale)
+        vector = whole[:-1, -1] * scale / unit
+        l1, l2 = self._penalties(scale, unit)
+        matrix[np.diag_indices(count)] += l2
+        found = None if l1.any() else _by_factors(matrix, vector)
+        if found is None:
+            square = float(whole[-1, -1]) / unit**2
+            scaled, history = self._by_steps(matrix, vector, square, l1)
+            diagonal = None
+        else:
+            scaled, history = found[0], [0.0]
+            diagonal = self._diagonal(found[1], scale, means[:-1], weight)
+        coefficients = scaled * unit * scale
+        intercept = mean - float(means[:-1] @ coefficients) if self.intercept else 0.0
+        return Solution(coefficients, intercept, diagonal, history)
+
+    def _penalties(self, scale: Floats, unit: float) -> tuple[Floats, Floats]:
+        """Of each scaled coefficient, the factors of its absolute value and of its square."""
+        l1 = np.full(scale.size, self.l1_share * self.strength / unit)
+        l2 = np.full(scale.size, (1.0 - self.l1_share) * self.strength / unit)
+        if not self.standardize_features:
+            l1, l2 = l1 * scale, l2 * scale**2
+        if not self.standardize_response:
+            l2 *= unit
+        return l1, l2
+
+    def _by_steps(
+        self, matrix: Floats, vector: Floats, square: float, l1: Floats
+    ) -> tuple[Floats, list[float]]:
+        def function(u: Floats) -> tuple[Any, Floats]:
+            product = matrix @ u
+            return 0.5 * square - vector @ u + 0.5 * (u @ product), product - vector
+
+        limits: Any = {
+            "max_iterations": self.max_iterations,
+            "gradient_tolerance": max(self.tolerance * 1e-2, 1e-12),
+            "value_tolerance": self.tolerance * 1e-2,
+        }
+        solver = OWLQN(l1=l1, **limits) if l1.any() else LBFGS(**limits)
+        result = solver.minimize(function, np.zeros(vector.size))
+        return np.asarray(result.x), [float(record.value) for record in result.history]
+
+    def _diagonal(self, inverse: Floats, scale: Floats, means: Floats, weight: float) -> Floats:
+        spread = np.diagonal(inverse) * scale**2 / weight
+        of_features = np.where(scale > 0.0, spread, math.inf)
+        if not self.intercept:
+            return of_features
+        near = means * scale
+        return np.append(of_features, (1.0 + near @ inverse @ near) / weight)
+
+
+def _by_factors(matrix: Floats, vector: Floats) -> tuple[Floats, Floats] | None:
+    """The solution and the inverse; None for a matrix that is singular but for rounding."""
+    if not vector.size:
+        return vector, matrix
+    try:
+        factors = scipy.linalg.cho_factor(matrix)
+    except scipy.linalg.LinAlgError:
+        return None
+    pivots = np.square(np.diagonal(factors[0]))
+    if pivots.min() <= _SINGULAR * np.diagonal(matrix).max():
+        return None
+    inverse = scipy.linalg.cho_solve(factors, np.eye(vector.size))
+    return scipy.linalg.cho_solve(factors, vector), inverse

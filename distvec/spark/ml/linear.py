@@ -1,0 +1,459 @@
+"""Linear regression with the name and Params of ``pyspark.ml.regression.LinearRegression``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from pyspark.ml import Model as SparkModel
+from pyspark.ml import regression as mllib
+from pyspark.ml.linalg import Vector, VectorUDT
+from pyspark.ml.regression import RegressionModel, Regressor, _LinearRegressionParams
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType
+from scipy import special
+
+from distvec.losses.regression import Squared
+from distvec.losses.rows import Floats
+from distvec.spark.context import PSContext
+from distvec.spark.ml.files import frame_of
+from distvec.spark.ml.fits import ServerEstimator
+from distvec.spark.ml.least_squares import (
+    MOST_FEATURES,
+    LeastSquares,
+    Products,
+    Solution,
+    label_moments,
+    products_of,
+)
+from distvec.spark.ml.models import MARGIN, ServerModel, kept
+from distvec.spark.ml.params import HasFeatures, Range, at_least, between, one_of
+from distvec.spark.ml.summary import PredictionSummary, Training, TrainingSummary
+from distvec.spark.objectives.model import Model, in_mllib
+from distvec.spark.objectives.objective import Objective
+from optim import ElasticNet
+
+
+class _LinearParams(_LinearRegressionParams, HasFeatures):
+    """Params of the estimator and its models."""
+
+    _ranges: ClassVar[Mapping[str, Range]] = {
+        "maxIter": at_least(0),
+        "regParam": at_least(0.0),
+        "elasticNetParam": between(0.0, 1.0),
+        "tol": at_least(0.0),
+        "aggregationDepth": at_least(2),
+        "maxBlockSizeInMB": at_least(0.0),
+        "epsilon": Range(lambda x: 1.0 < x < math.inf, "finite and above 1"),
+        "solver": one_of("auto", "normal", "l-bfgs"),
+        "loss": one_of("squarederror", "huber"),
+    }
+
+
+class _LabelledRows(Objective):
+    """Rows for several fits: what is computed of them once is kept."""
+
+    @cached_property
+    def products(self) -> Products:
+        return products_of(self)
+
+
+class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
+    """Linear regression with the Params of MLlib's class.
+
+    Parameters
+    ----------
+    *args
+        Not allowed: Params are set by name.
+    **params
+        Any Param of ``pyspark.ml.regression.LinearRegression``, by name. ``featuresCol`` may also
+        be a list of columns of numbers, or the name of an array column.
+
+    See Also
+    --------
+    distvec.spark.Objective : Other losses, penalties and solvers.
+
+    Notes
+    -----
+    The objective is MLlib's, and so is the optimum. It divides the labels by their standard
+    deviation before it applies the penalty.
+
+    - ``solver="normal"`` reads the rows once and solves the normal equations of up to 4096
+      features. It divides by population deviations. ``fit`` with several param maps reads the rows
+      once for all of them.
+    - ``solver="l-bfgs"`` takes any number of features. Parameters and gradients are on the servers
+      of the running ``PSContext``. It divides by sample deviations.
+    - ``solver="auto"`` is the first for up to 4096 features, and the second for more.
+
+    ``aggregationDepth`` and ``maxBlockSizeInMB`` have no effect.
+
+    Examples
+    --------
+    >>> from distvec.spark.ml.regression import LinearRegression
+    >>> model = LinearRegression(regParam=0.1, fitIntercept=False).fit(train)
+    >>> model.coefficients.toArray().round(2)
+    array([0.57, 0.34, 0.5 , 0.27])
+    """
+
+    __module__ = "distvec.spark.ml.regression"
+
+    def _data_key(self) -> tuple[Any, ...]:
+        given = self.getLabelCol(), self.getFitIntercept(), str(self._features)
+        return (*given, self._weight)
+
+    def _objective(self, dataset: DataFrame) -> Objective:
+        return _LabelledRows(
+            dataset,
+            loss=Squared(),
+            features=self._features,
+            label=self.getLabelCol(),
+            weight=self._weight,
+            intercept=self.getFitIntercept(),
+            ps=PSContext.get_or_create(dataset.sparkSession),
+        )
+
+    def _train(self, objective: Any, dataset: DataFrame) -> LinearRegressionModel:
+        solver = self.getSolver().lower()
+        is_small = objective.features <= MOST_FEATURES
+        if solver == "normal" or (solver == "auto" and is_small):
+            fitted, diagonal, history = self._by_products(objective)
+        else:
+            (fitted, history), diagonal = self._by_rows(objective), None
+        model = self._copyValues(LinearRegressionModel(fitted)._resetUid(self.uid))
+        model._training, model._inverse_diagonal = Training(dataset, history), diagonal
+        return model
+
+    def _by_products(self, objective: _LabelledRows) -> tuple[Model, Floats | None, list[float]]:
+        found = LeastSquares(
+            intercept=self.getFitIntercept(),
+            strength=self.getRegParam(),
+            l1_share=self.getElasticNetParam(),
+            standardize_features=self.getStandardization(),
+            max_iterations=self.getMaxIter(),
+            tolerance=self.getTol(),
+        ).solve(objective.products)
+        return self._fitted(found), found.inverse_diagonal, found.history
+
+    def _fitted(self, found: Solution) -> Model:
+        x = np.append(found.coefficients, found.intercept)
+        return Model(x, loss=Squared(), intercept=True, features=self._features)
+
+    def _by_rows(self, objective: _LabelledRows) -> tuple[Model, list[float]]:
+        labels = label_moments(objective)
+        strength, share, unit = self.getRegParam(), self.getElasticNetParam(), labels.deviation
+        if unit == 0.0:
+            if objective.intercept or labels.mean == 0.0:
+                nothing = Solution(np.zeros(objective.features), labels.mean, None, [0.0])
+                return self._fitted(nothing), nothing.history
+            if strength:
+                raise ValueError(
+                    "The standard deviation of the label is zero. Model cannot be regularized."
+                )
+            unit = abs(labels.mean)
+        penalty = None
+        if strength:
+            penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength / unit)
+        is_standardized = bool(self.getStandardization() or not strength)
+        result = objective.with_penalty(penalty, standardization=is_standardized).minimize(
+            max_iterations=self.getMaxIter(),
+            gradient_tolerance=max(self.getTol() * 1e-2, 1e-12) * unit,
+            value_tolerance=self.getTol() * 1e-2,
+        )
+        fitted = kept(result.x, Squared(), self._features, intercept=objective.intercept)
+        return fitted, [record.value / unit**2 for record in result.history]
+
+
+class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
+    """A fitted linear regression; ``LinearRegression.fit`` makes one.
+
+    Parameters
+    ----------
+    fitted : Model
+        The parameters, with the loss ``Squared``.
+    scale : float, default 1.0
+        The scale of the residuals of Huber's loss.
+
+    Notes
+    -----
+    Models of more than 16 million parameters stay on the parameter servers. Then read them with
+    ``fitted``: ``coefficients`` raises ``ValueError``.
+
+    Examples
+    --------
+    >>> from distvec.spark.ml.regression import LinearRegression
+    >>> model = LinearRegression(regParam=0.1).fit(train)
+    >>> model.numFeatures, model.scale, round(model.summary.r2, 3)
+    (4, 1.0, 0.976)
+    """
+
+    __module__ = "distvec.spark.ml.regression"
+
+    def __init__(self, fitted: Model, scale: float = 1.0) -> None:
+        super().__init__(fitted)
+        self._scale = scale
+        self._inverse_diagonal: Floats | None = None
+
+    @property
+    def scale(self) -> float:
+        """The scale of the residuals of Huber's loss; 1.0 of the squared loss."""
+        return self._scale
+
+    def __repr__(self) -> str:
+        return f"LinearRegressionModel: uid={self.uid}, numFeatures={self.numFeatures}"
+
+    def predict(self, value: Vector) -> float:
+        """Predict the label of one row.
+
+        Parameters
+        ----------
+        value : Vector
+            The features.
+
+        Returns
+        -------
+        float
+            The label.
+        """
+        return float(self._margins(value)[0])
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        if self._runs_in_jvm(dataset):
+            return self.to_mllib().transform(dataset)
+        return self._with_columns(dataset, {self.getPredictionCol(): F.col(MARGIN)})
+
+    @property
+    def summary(self) -> LinearRegressionTrainingSummary:
+        """Metrics on the training data; they are computed when they are read."""
+        training = self._known_training()
+        made = LinearRegressionTrainingSummary(
+            *self._scored(training.dataset, "predictionCol"),
+            self._estimates(self._inverse_diagonal),
+        )
+        made._history = training.history
+        return made
+
+    def evaluate(self, dataset: DataFrame) -> LinearRegressionSummary:
+        """Return metrics of the predictions on a DataFrame.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            Rows with labels.
+
+        Returns
+        -------
+        LinearRegressionSummary
+            Metrics, which are computed when they are read.
+        """
+        return LinearRegressionSummary(
+            *self._scored(dataset, "predictionCol"), self._estimates(None)
+        )
+
+    def _estimates(self, inverse_diagonal: Floats | None) -> Estimates:
+        intercept = self.getFitIntercept()
+        values = np.append(self._local().coefficients, [self.intercept] * intercept)
+        return Estimates(values, intercept, inverse_diagonal)
+
+    def _in_mllib(self) -> SparkModel:
+        coefficients = self._local().coefficients
+        made: Any = mllib.LinearRegressionModel, coefficients, self.intercept, self.scale
+        return in_mllib(*made)  # type: ignore[return-value]
+
+    @classmethod
+    def _made_of(cls, attributes: Any) -> Self:
+        return cls(cls._of(attributes), float(attributes.scale))
+
+    @classmethod
+    def _of(cls, attributes: Any) -> Model:
+        x = np.append(attributes.coefficients.toArray(), attributes.intercept)
+        return Model(x, loss=Squared(), intercept=True)
+
+    def _data(self, session: SparkSession) -> DataFrame:
+        return frame_of(
+            session,
+            intercept=(DoubleType(), self.intercept),
+            coefficients=(VectorUDT(), self.coefficients),
+            scale=(DoubleType(), self.scale),
+        )
+
+
+class Estimates(NamedTuple):
+    """Coefficients, then the intercept if one was fitted, for statistics of them."""
+
+    values: Floats
+    intercept: bool
+    inverse_diagonal: Floats | None
+    """As a ``Solution`` has it."""
+
+    def standard_errors(self, variance: float) -> Floats:
+        """Of noise of this variance. ``RuntimeError`` if a solver did not factor a matrix."""
+        if self.inverse_diagonal is None:
+            raise RuntimeError(
+                "No Std. Error of coefficients available for this model; they need normal "
+                "equations that are not singular, without an l1 penalty"
+            )
+        found: Floats = np.sqrt(self.inverse_diagonal * variance)
+        return found
+
+    def t_values(self, variance: float) -> Floats:
+        """Quotients of values and standard errors."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found: Floats = self.values / self.standard_errors(variance)
+        return found
+
+    def p_values(self, variance: float, freedom: float) -> Floats:
+        """Two-sided, by Student's t distribution; the normal one for infinite ``freedom``."""
+        far = -np.abs(self.t_values(variance))
+        tail = special.ndtr(far) if math.isinf(freedom) else special.stdtr(freedom, far)
+        return np.asarray(2.0 * tail)
+
+
+class _Sums(NamedTuple):
+    """Over the rows, weighted but for the first."""
+
+    rows: int
+    weight: float
+    squared_weights: float
+    labels: float
+    squared_labels: float
+    absolute_residuals: float
+    squared_residuals: float
+    least: float
+    """Of the residuals times the roots of the weights."""
+    most: float
+
+
+class LinearRegressionSummary(PredictionSummary):
+    """Metrics of a linear regression on a DataFrame; ``model.evaluate`` makes one.
+
+    Parameters
+    ----------
+    predictions : DataFrame
+        The output of ``transform``, with labels.
+    columns : dict
+        The names of the columns, by Param.
+    estimates : Estimates
+        The coefficients.
+
+    Notes
+    -----
+    The first metric runs one Spark job; the first that needs the variance of the labels runs
+    another.
+    """
+
+    def __init__(
+        self, predictions: DataFrame, columns: dict[str, str], estimates: Estimates
+    ) -> None:
+        super().__init__(predictions, columns)
+        self._estimates = estimates
+
+    @property
+    def explainedVariance(self) -> float:
+        """The mean square of predictions minus the mean label."""
+        return self._squares[1] / self._sums.weight
+
+    @property
+    def meanAbsoluteError(self) -> float:
+        """The mean absolute residual."""
+        return self._sums.absolute_residuals / self._sums.weight
+
+    @property
+    def meanSquaredError(self) -> float:
+        """The mean squared residual."""
+        return self._sums.squared_residuals / self._sums.weight
+
+    @property
+    def rootMeanSquaredError(self) -> float:
+        """The root of the mean squared residual."""
+        return math.sqrt(self.meanSquaredError)
+
+    @property
+    def r2(self) -> float:
+        """The coefficient of determination; without an intercept that of a line through 0."""
+        sums = self._sums
+        total = sums.squared_labels
+        if self._estimates.intercept:
+            freedom = sums.weight - sums.squared_weights / sums.weight
+            variance = self._squares[0] / freedom if freedom > 0.0 else 0.0
+            total = variance * (sums.weight - 1.0)
+        return float(1.0 - np.divide(sums.squared_residuals, total))
+
+    @property
+    def r2adj(self) -> float:
+        """``r2``, adjusted to the number of coefficients."""
+        rows = self.numInstances - self._estimates.intercept
+        freedom = self.numInstances - self._estimates.values.size
+        return float(1.0 - (1.0 - self.r2) * np.divide(rows, freedom))
+
+    @property
+    def residuals(self) -> DataFrame:
+        """A column of labels minus predictions."""
+        return self._predictions.select(self._residual.alias("residuals"))
+
+    @property
+    def numInstances(self) -> int:
+        """The number of rows."""
+        return self._sums.rows
+
+    @property
+    def degreesOfFreedom(self) -> int:
+        """The number of rows minus the number of coefficients and of the intercept."""
+        return self.numInstances - self._estimates.values.size
+
+    @property
+    def devianceResiduals(self) -> list[float]:
+        """The least and the largest residual, times the roots of the weights."""
+        return [self._sums.least, self._sums.most]
+
+    @property
+    def coefficientStandardErrors(self) -> list[float]:
+        """The standard errors of the coefficients, and of the intercept; after ``normal``."""
+        found: list[float] = self._estimates.standard_errors(self._variance).tolist()
+        return found
+
+    @property
+    def tValues(self) -> list[float]:
+        """The t-statistics of the coefficients, and of the intercept; after ``normal``."""
+        found: list[float] = self._estimates.t_values(self._variance).tolist()
+        return found
+
+    @property
+    def pValues(self) -> list[float]:
+        """The two-sided p-values of the coefficients, and of the intercept; after ``normal``."""
+        freedom = self.degreesOfFreedom
+        found: list[float] = self._estimates.p_values(self._variance, freedom).tolist()
+        return found
+
+    @property
+    def _variance(self) -> float:
+        return float(np.divide(self._sums.squared_residuals, self.degreesOfFreedom))
+
+    @property
+    def _residual(self) -> Any:
+        return self._label - self._prediction
+
+    @cached_property
+    def _sums(self) -> _Sums:
+        label, residual, weight = self._label, self._residual, self._weight
+        far = residual * F.sqrt(weight)
+        terms = (weight, weight * weight, weight * label, weight * label * label)
+        rest = (weight * F.abs(residual), weight * residual * residual)
+        sums = [F.sum(one) for one in (*terms, *rest)]
+        row = self._predictions.agg(F.count("*"), *sums, F.min(far), F.max(far)).first()
+        return _Sums(*(row or ()))
+
+    @cached_property
+    def _squares(self) -> tuple[float, float]:
+        """Of labels minus their mean, and of predictions minus that mean."""
+        mean = F.lit(self._sums.labels / self._sums.weight)
+        far = (self._label - mean, self._prediction - mean)
+        row = self._predictions.agg(*(F.sum(self._weight * one * one) for one in far)).first()
+        return tuple(row or ())
+
+
+class LinearRegressionTrainingSummary(LinearRegressionSummary, TrainingSummary):
+    """Metrics on the training data, and the course of the training."""

@@ -1,0 +1,17 @@
+"""Regressions with the names and Params of ``pyspark.ml.regression``."""
+
+from __future__ import annotations
+
+from distvec.spark.ml.linear import (
+    LinearRegression,
+    LinearRegressionModel,
+    LinearRegressionSummary,
+    LinearRegressionTrainingSummary,
+)
+
+__all__ = (
+    "LinearRegression",
+    "LinearRegressionModel",
+    "LinearRegressionSummary",
+    "LinearRegressionTrainingSummary",
+)

@@ -1,0 +1,198 @@
+"""Regressions of pyspark.ml by another import: Params, optima, predictions, metrics, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyspark
+import pytest
+from pyspark.ml import regression as mllib
+from pyspark.ml.functions import vector_to_array
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import functions as F
+
+from distvec.spark.ml import linear
+from distvec.spark.ml.regression import LinearRegression, LinearRegressionModel
+from distvec.spark.objectives.objective import Objective
+
+DATA = Path(pyspark.__file__).parent / "data" / "mllib"
+TIGHT = {"tol": 1e-12, "maxIter": 1000, "regParam": 0.3}
+
+# Optima that MLlib 4.3 found at the same tolerance: arguments, coefficients, intercept.
+OPTIMA = [
+    (
+        {"elasticNetParam": 0.8},
+        [
+            0.0,
+            0.3229239183,
+            -0.3438556252,
+            1.915600406,
+            0.0528841595,
+            0.7659655069,
+            0.0,
+            -0.151054786,
+            -0.2158790203,
+            0.220254112,
+        ],
+        0.1598939729,
+    ),
+    (
+        {"elasticNetParam": 0.8, "solver": "l-bfgs"},
+        [
+            0.0,
+            0.3224255564,
+            -0.3434040786,
+            1.9150714151,
+            0.0524355163,
+            0.7655849014,
+            0.0,
+            -0.1506642206,
+            -0.2154382928,
+            0.2197802243,
+        ],
+        0.1599154832,
+    ),
+    (
+        {"standardization": False},
+        [
+            0.0160307669,
+            0.7425527225,
+            -0.7373783342,
+            2.213738559,
+            0.4680447871,
+            1.059147549,
+            -0.2819885614,
+            -0.4706190957,
+            -0.569940068,
+            0.6323128697,
+        ],
+        0.1535894091,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def rows(spark):
+    """501 rows of ten features."""
+    frame = spark.read.format("libsvm").load(str(DATA / "sample_linear_regression_data.txt"))
+    return frame.coalesce(1).cache()
+
+
+@pytest.fixture(scope="module")
+def few(spark):
+    """The rows of pyspark's own test, with weights."""
+    values = [(1.0, 1.0, [0.0, 5.0]), (0.0, 2.0, [1.0, 2.0])]
+    values += [(1.5, 3.0, [2.0, 1.0]), (0.7, 4.0, [1.5, 3.0])]
+    made = [(label, weight, Vectors.dense(x)) for label, weight, x in values]
+    return spark.createDataFrame(made, ["label", "weight", "features"]).coalesce(1).cache()
+
+
+def metrics_agree(found, expected, names):
+    for name in names:
+        ours, his = getattr(found, name), getattr(expected, name)
+        if hasattr(his, "columns"):
+            assert ours.columns == his.columns
+            ours, his = np.array(ours.collect()), np.array(his.collect())
+        assert ours == his if isinstance(his, str) else np.allclose(ours, his, atol=1e-9), name
+
+
+@pytest.mark.parametrize(("params", "coefficients", "intercept"), OPTIMA)
+def test_optima_of_linear_regression_are_those_of_mllib(ps, rows, params, coefficients, intercept):
+    model = LinearRegression(**TIGHT, **params).fit(rows)
+    tolerance = 1e-6 if "elasticNetParam" in params else 1e-9
+    assert np.allclose(model.coefficients.toArray(), coefficients, atol=tolerance)
+    assert model.intercept == pytest.approx(intercept, abs=tolerance) and model.scale == 1.0
+    summary = model.summary
+    assert summary.totalIterations == len(summary.objectiveHistory) - 1
+    if "standardization" in params:
+        assert summary.objectiveHistory == [0.0]
+        return
+    with pytest.raises(RuntimeError, match=r"No Std\. Error of coefficients available"):
+        _ = summary.tValues
+    if "solver" not in params:
+        assert summary.rootMeanSquaredError == pytest.approx(10.1890770909, abs=1e-7)
+        assert summary.r2 == pytest.approx(0.0228614816, abs=1e-7)
+
+
+def test_statistics_of_linear_regression_are_those_of_mllib(ps, few, tmp_path):
+    params = {"regParam": 0.0, "solver": "normal", "weightCol": "weight"}
+    model = LinearRegression(**params).fit(few)
+    theirs = mllib.LinearRegression(**params).fit(few)
+    assert np.allclose(model.coefficients, [0.65, 0.1125]) and model.intercept == pytest.approx(
+        -0.35
+    )
+    assert np.allclose(model.summary.coefficientStandardErrors, [1.28598, 0.624875, 3.16455])
+    names = [
+        name
+        for name in dir(mllib.LinearRegressionTrainingSummary)
+        if name[0] != "_" and name != "predictions"
+    ]
+    metrics_agree(model.summary, theirs.summary, names)
+    assert model.summary.numInstances == 4 and model.summary.degreesOfFreedom == 1
+    names = [name for name in names if name[-6:] not in ("Errors", "Values", "istory", "ations")]
+    model = LinearRegression(weightCol="weight", fitIntercept=False).fit(few)
+    theirs = model.to_mllib()
+    metrics_agree(model.evaluate(few), theirs.evaluate(few), names)
+    arrays = few.withColumn("x", vector_to_array("features"))
+    found = model.copy().setFeaturesCol("x").transform(arrays).collect()
+    for ours, his in zip(found, theirs.transform(few).collect(), strict=True):
+        assert ours.prediction == pytest.approx(his.prediction, abs=1e-12)
+        assert model.predict(ours.features) == pytest.approx(his.prediction, abs=1e-12)
+    check_files(model, mllib.LinearRegressionModel, tmp_path)
+
+
+def check_files(model, kind, folder):
+    """Files go both ways."""
+    ours, his = str(folder / "ours"), str(folder / "his")
+    model.save(ours)
+    model.write().format("mllib").save(his)
+    theirs = kind.load(his)
+    theirs.write().overwrite().save(his)
+    for path in (ours, his):
+        again = type(model).load(path)
+        assert str(again) == str(model) == str(theirs) and not again.hasSummary
+        assert again.coefficients == model.coefficients == theirs.coefficients
+        assert again.intercept == model.intercept and again.extractParamMap().keys()
+        for param, value in model.extractParamMap().items():
+            assert again.getOrDefault(param.name) == value
+    assert type(model).from_mllib(theirs).coefficients == model.coefficients
+
+
+def test_rows_of_a_regression_are_read_once_for_all_param_maps(ps, rows, monkeypatch):
+    made = []
+    init, products_of = Objective.__init__, linear.products_of
+    monkeypatch.setattr(Objective, "__init__", lambda *a, **k: (made.append(1), init(*a, **k))[1])
+    monkeypatch.setattr(linear, "products_of", lambda *a: (made.append(2), products_of(*a))[1])
+    estimator = LinearRegression(solver="normal")
+    maps = [
+        {estimator.regParam: r, estimator.standardization: s} for r, s in [(0, True), (1, False)]
+    ]
+    models = dict(estimator.fitMultiple(rows, maps))
+    assert made == [1, 2] and models[1].getRegParam() == 1.0
+    assert not np.allclose(models[0].coefficients, models[1].coefficients, atol=1e-3)
+
+
+def test_params_of_regressions(ps, few):
+    assert LinearRegression().setEpsilon(1.5).setSolver("L-BFGS").getEpsilon() == 1.5
+    with pytest.raises(
+        ValueError, match=r"epsilon given invalid value 1\.0; must be finite and above"
+    ):
+        LinearRegression(epsilon=1.0)
+    with pytest.raises(ValueError, match="loss given invalid value 'absolute'"):
+        LinearRegression(loss="absolute")
+    with pytest.raises(TypeError, match="did you mean 'solver'"):
+        LinearRegression(solvr="normal")
+    values = [(1.0, Vectors.sparse(4097, [0], [1.0]))]
+    wide = few.sparkSession.createDataFrame(values, ["label", "features"])
+    with pytest.raises(ValueError, match="max number of features to 4096 but got 4097"):
+        LinearRegression(solver="normal").fit(wide)
+    same = few.withColumn("label", F.lit(2.0))
+    for solver in ("normal", "l-bfgs"):
+        model = LinearRegression(solver=solver, regParam=0.1).fit(same)
+        assert not model.coefficients.toArray().any() and model.intercept == 2.0
+        assert model.summary.objectiveHistory == [0.0]
+        with pytest.raises(ValueError, match=r"Model cannot be regularized"):
+            LinearRegression(solver=solver, regParam=0.1, fitIntercept=False).fit(same)
+    with pytest.raises(RuntimeError, match="No training summary available"):
+        _ = LinearRegressionModel.from_mllib(model.to_mllib()).summary
