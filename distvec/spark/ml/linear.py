@@ -87,7 +87,7 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
       once for all of them.
     - ``solver="l-bfgs"`` takes any number of features. Parameters and gradients are on the servers
       of the running ``PSContext``. It divides by sample deviations.
-    - ``solver="auto"`` is the first for up to 4096 features, and the second for more.
+    - ``solver="auto"`` is the second for more than 4096 features, or if ``optimizer`` is set.
 
     ``aggregationDepth`` and ``maxBlockSizeInMB`` have no effect.
 
@@ -118,8 +118,8 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
 
     def _train(self, objective: Any, dataset: DataFrame) -> LinearRegressionModel:
         solver = self.getSolver().lower()
-        is_small = objective.features <= MOST_FEATURES
-        if solver == "normal" or (solver == "auto" and is_small):
+        is_easy = objective.features <= MOST_FEATURES and not self._given("optimizer")
+        if solver == "normal" or (solver == "auto" and is_easy):
             fitted, diagonal, history = self._by_products(objective)
         else:
             (fitted, history), diagonal = self._by_rows(objective), None
@@ -158,10 +158,9 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
         if strength:
             penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength / unit)
         is_standardized = bool(self.getStandardization() or not strength)
-        result = objective.with_penalty(penalty, standardization=is_standardized).minimize(
-            max_iterations=self.getMaxIter(),
+        result = self._minimize(
+            objective.with_penalty(penalty, standardization=is_standardized),
             gradient_tolerance=max(self.getTol() * 1e-2, 1e-12) * unit,
-            value_tolerance=self.getTol() * 1e-2,
         )
         fitted = kept(result.x, Squared(), self._features, intercept=objective.intercept)
         return fitted, [record.value / unit**2 for record in result.history]

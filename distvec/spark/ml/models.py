@@ -84,9 +84,10 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         ValueError
             If the parameters are on the servers.
         """
-        made = self._in_mllib()
+        made: Any = self._in_mllib()
         made._resetUid(self.uid)
-        return self._copyValues(made)
+        self._copyValues(made)._transfer_params_to_java()  # which evaluate() does not do
+        return made  # type: ignore[no-any-return]
 
     @classmethod
     def from_mllib(cls, model: Any) -> Self:

@@ -12,6 +12,4 @@ from distvec.spark.ml.linear import (
 __all__ = (
     "LinearRegression",
     "LinearRegressionModel",
-    "LinearRegressionSummary",
-    "LinearRegressionTrainingSummary",
 )
