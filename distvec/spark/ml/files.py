@@ -41,6 +41,8 @@ class Saved(MLWritable, Params, MLReadable[Any]):
 
     _own_params: ClassVar[frozenset[str]] = frozenset({"featuresCols"})
     """Params that MLlib's class of the same name lacks."""
+    _module: ClassVar[str] = ""
+    """The module that users import the class from, if it is another than its own."""
     _unsaved_params: ClassVar[frozenset[str]] = frozenset()
     """Params that no file has."""
 
@@ -82,7 +84,8 @@ class Saved(MLWritable, Params, MLReadable[Any]):
 
     @classmethod
     def _class_name(cls) -> str:
-        return f"{cls.__module__}.{cls.__name__}"
+        """As users import it."""
+        return f"{cls._module or cls.__module__}.{cls.__name__}"
 
 
 class Writer(GeneralMLWriter):

@@ -9,7 +9,7 @@ from distvec.spark.ml.linear import (
     LinearRegressionTrainingSummary,
 )
 
-__all__ = (
-    "LinearRegression",
-    "LinearRegressionModel",
-)
+__all__ = ("LinearRegression", "LinearRegressionModel")
+
+_SUMMARIES = (LinearRegressionSummary, LinearRegressionTrainingSummary)
+"""Of models; users import them for their types."""
