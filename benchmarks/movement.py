@@ -1,14 +1,19 @@
-"""Scans, sorts, sets, counts, gathers and tall decompositions, beside NumPy and dask.array.
+"""Scans, sorts, sets, counts, gathers, draws and tall decompositions, beside NumPy and dask.array.
 
-Ours on server processes, dask on as many threads as there are servers. Results stay where they are
-made; dask's are computed, as nothing else makes it run.
+Each line runs as users write it, for all libraries: ours on one server in this process and on
+server processes, dask on as many threads as there are servers. Arrays stay where they are made;
+dask's are computed, as nothing else makes it run. Data are made for each line and size alone, so
+that long ones fit.
 """
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,95 +23,121 @@ from benchmarks.harness import (
     Case,
     Ratio,
     Report,
+    Table,
+    heat,
     installed,
     interleaved,
     main,
     not_measured,
+    seconds_of,
     speed_up,
 )
 
 SERVERS = 2
+SIZES = (10**4, 10**5, 10**6, 10**7)
+QUICK_SIZES = (10**4, 10**5)
 CHUNK = 1 << 21
 """Elements of a chunk of dask's, as in ``benchmarks.fused``."""
-ROWS_OF_CHUNK = 1 << 17
-
-Operation = Callable[[], object]
-
-GOALS = {
-    "cumsum": "1.5",
-    "sort float64": "1.8",
-    "sort int64": "1.8",
-    "unique": "2",
-    "bincount": "2",
-    "weighted bincount": "1",
-    "histograms of a tree": "1",
-    "histogram": "2",
-    "weighted histogram": "1",
-    "add.at": "1",
-    "quantile": "2",
-    "gather": "1",
-    "gather in order": "1",
-    "PageRank": "1",
-    "stencil": "1",
-    "stencil of a table": "1",
-    "scores": "1",
-    "qr": "1",
-}
-"""By operation: how many times as fast as NumPy it should be."""
+SECONDS = 0.6
+"""A line is repeated until NumPy has run about so long."""
+HEATING_SECONDS = 1.0
+"""So long a line is run before."""
 FEATURES, NODES = 8, 4
 """Of a level of boosted trees, whose bins are bytes."""
 GRID = 1000
 """Columns of the table of the heat equation."""
 DEGREE = 10
 """Edges of a node."""
+COLUMNS = 64
+"""Of the table that is decomposed."""
+
+Arrays = Mapping[str, Any]
 
 
-class Data:
-    """What all libraries compute on."""
+@dataclass(frozen=True)
+class Line:
+    """An operation, for arrays of any library."""
 
-    def __init__(self, n: int, rows: int) -> None:
-        rng = np.random.default_rng(1)
-        self.floats = rng.standard_normal(n)
-        self.integers = rng.integers(-(2**62), 2**62, n)
-        self.labels = rng.integers(0, 1000, n)
-        self.order = rng.permutation(n)
-        self.sorted = np.sort(rng.integers(0, n, n))
-        self.grid = rng.random((n // GRID, GRID))
-        nodes = max(1, n // DEGREE)
-        self.ranks = rng.random(nodes)
-        self.sources, self.targets = rng.integers(0, nodes, (2, n))
-        self.weights = rng.random(n)
-        self.bins = rng.integers(0, 64, (n // FEATURES, FEATURES)).astype(np.uint8)
-        self.node = rng.integers(0, NODES, n // FEATURES)
-        self.gradient = rng.standard_normal(n // FEATURES)
-        self.table = rng.standard_normal((rows, 64))
+    run: Callable[..., Any]
+    """Of the library's random generator and the arrays, by their names."""
+    data: Callable[[Any, int], Arrays]
+    """Arrays of NumPy, by a generator and a size."""
+    goal: float = 1.0
+    """How many times as fast as NumPy it should be from 1e5 on."""
+    dask: bool = True
+    """Whether dask has it."""
 
 
-def page_rank(ranks: Any, sources: Any, targets: Any, weights: Any) -> Any:
+def floats(rng: Any, n: int) -> Arrays:
+    """Normal ones."""
+    return {"x": rng.standard_normal(n)}
+
+
+def nothing(rng: Any, n: int) -> Arrays:
+    """For draws: a length."""
+    return {"n": n}
+
+
+def labels(rng: Any, n: int) -> Arrays:
+    """Bins, and a weight for each."""
+    return {"k": rng.integers(0, 1000, n), "x": rng.standard_normal(n)}
+
+
+def any_order(dtype: str) -> Callable[[Any, int], Arrays]:
+    """Elements, and a permutation of their indices."""
+    return lambda rng, n: {**floats(rng, n), "i": rng.permutation(n).astype(dtype)}
+
+
+def graph(rng: Any, n: int) -> Arrays:
+    """Edges with weights, and the ranks of their nodes."""
+    nodes = max(1, n // DEGREE)
+    sources, targets = rng.integers(0, nodes, (2, n))
+    return {
+        "ranks": rng.random(nodes), "sources": sources, "targets": targets,
+        "weights": rng.random(n),
+    }  # fmt: skip
+
+
+def level(rng: Any, n: int) -> Arrays:
+    """Features in bins, the node and the gradient of each row."""
+    rows = n // FEATURES
+    return {
+        "bins": rng.integers(0, 64, (rows, FEATURES)).astype(np.uint8),
+        "node": rng.integers(0, NODES, rows),
+        "gradient": rng.standard_normal(rows),
+    }
+
+
+def tall(rng: Any, n: int) -> Arrays:
+    """A table of as many elements."""
+    return {"t": rng.standard_normal((n // COLUMNS, COLUMNS))}
+
+
+def page_rank(_: Any, ranks: Any, sources: Any, targets: Any, weights: Any) -> Any:
     """One step, as one types it."""
     sums = np.bincount(targets, weights=ranks[sources] * weights, minlength=len(ranks))
     return 0.15 / len(ranks) + 0.85 * sums
 
 
-def stencil(u: Any) -> Any:
+def stencil(_: Any, x: Any) -> Any:
     """One step of the heat equation on a line, in place."""
-    u[1:-1] = 0.25 * (u[:-2] + 2 * u[1:-1] + u[2:])
-    return u
+    x[1:-1] = 0.25 * (x[:-2] + 2 * x[1:-1] + x[2:])
+    return x
 
 
-def stencil_of_a_table(u: Any) -> Any:
+def stencil_of_a_table(_: Any, t: Any) -> Any:
     """The same on a grid."""
-    u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
-    return u
+    t[1:-1, 1:-1] = 0.25 * (t[:-2, 1:-1] + t[2:, 1:-1] + t[1:-1, :-2] + t[1:-1, 2:])
+    return t
 
 
-def scores(x: Any) -> Any:
+def scores(_: Any, t: Any) -> Any:
     """Along the first three principal components."""
-    centered = x - x.mean(0)
-    return centered @ np.linalg.eigh(np.asarray(centered.T @ centered))[1][:, -3:]
+    centered = t - t.mean(0)
+    return np.asarray(centered @ np.linalg.eigh(np.asarray(centered.T @ centered))[1][:, -3:])
 
 
-def histograms_of_a_tree(bins: Any, node: Any, gradient: Any) -> list[Any]:
+def histograms_of_a_tree(_: Any, bins: Any, node: Any, gradient: Any) -> list[Any]:
     """Sums of gradients by node and bin, for each feature, as one types it."""
     return [
         np.bincount(node * 64 + bins[:, f], weights=gradient, minlength=NODES * 64)
@@ -114,122 +145,125 @@ def histograms_of_a_tree(bins: Any, node: Any, gradient: Any) -> list[Any]:
     ]
 
 
+def added(_: Any, k: Any, x: Any) -> Any:
+    """Values added at indices that repeat."""
+    z = np.zeros(1000, like=x)
+    np.add.at(z, k, x)
+    return z
+
+
+LINES = {
+    "random": Line(lambda rng, n: rng.random(n), nothing),
+    "random.normal": Line(lambda rng, n: rng.normal(0.0, 1.0, n), nothing),
+    "random.integers": Line(lambda rng, n: rng.integers(0, 1000, n), nothing),
+    "cumsum": Line(lambda _, x: np.cumsum(x, axis=0), floats, 1.5),
+    "sort float64": Line(lambda _, x: np.sort(x), floats, dask=False),
+    "sort float32": Line(
+        lambda _, x: np.sort(x),
+        lambda rng, n: {"x": rng.standard_normal(n).astype("f4")},
+        dask=False,
+    ),
+    "sort int64": Line(
+        lambda _, x: np.sort(x),
+        lambda rng, n: {"x": rng.integers(-(2**62), 2**62, n)},
+        dask=False,
+    ),
+    "argsort": Line(lambda _, x: np.argsort(x), floats, dask=False),
+    "unique of labels": Line(lambda _, k, x: np.unique(k), labels),
+    "unique of floats": Line(lambda _, x: np.unique(x), floats),
+    "median": Line(lambda _, x: np.median(x), floats, dask=False),
+    "quantile": Line(lambda _, x: np.quantile(x, [0.1, 0.5, 0.9]), floats, dask=False),
+    "bincount": Line(lambda _, k, x: np.bincount(k, minlength=1000), labels),
+    "weighted bincount": Line(lambda _, k, x: np.bincount(k, weights=x, minlength=1000), labels),
+    "histograms of a tree": Line(histograms_of_a_tree, level, dask=False),
+    "histogram": Line(lambda _, x: np.histogram(x, 100, (-4.0, 4.0))[0], floats),
+    "weighted histogram": Line(
+        lambda _, k, x: np.histogram(x, 100, (-4.0, 4.0), weights=x)[0], labels
+    ),
+    "add.at": Line(added, labels, dask=False),
+    "gather": Line(lambda _, x, i: x[i], any_order("int64")),
+    "gather by int32": Line(lambda _, x, i: x[i], any_order("int32")),
+    "gather in order": Line(
+        lambda _, x, i: x[i], lambda rng, n: {**floats(rng, n), "i": np.sort(rng.integers(0, n, n))}
+    ),
+    "PageRank": Line(page_rank, graph, dask=False),
+    "stencil": Line(stencil, floats),
+    "stencil of a table": Line(
+        stencil_of_a_table, lambda rng, n: {"t": rng.random((n // GRID, GRID))}
+    ),
+    "scores": Line(scores, tall, dask=False),
+    "qr": Line(lambda _, t: np.linalg.qr(t), tall),
+}  # fmt: skip
+IN_PROCESS = "in process"
+
+
 def measure(options: argparse.Namespace) -> Report:
-    """Each operation by each library, in turns."""
-    n, rows = (1_000_000, 50_000) if options.quick else (options.n, options.n // 20)
-    data = Data(n, rows)
-    with dv.local(servers=options.servers) as ps:
-        libraries = {"distvec": by_distvec(ps, data), "NumPy": by_numpy(data)}
-        if installed("dask"):
-            libraries["dask.array"] = by_dask(data, options.servers)
-        cases = [
-            Case(f"{library}, {name}", operations[name])
-            for name in GOALS
-            for library, operations in libraries.items()
-            if name in operations and name in (options.only or GOALS)
-        ]
-        timings = interleaved(cases, repeat=3 if options.quick else 5)
-    ratios = []
-    for name, goal in GOALS.items():
-        for library in list(libraries)[1:]:
-            peer = timings.get(f"{library}, {name}")
-            if peer is not None:
-                speed = speed_up(timings[f"distvec, {name}"], peer)
-                wanted = goal if library == "NumPy" else "3"
-                ratios.append(Ratio(f"speed over {library}, {name}", speed, f"at least {wanted}"))
-    facts = not_measured("dask")
-    title = f"movements, n = {n:.0e}, {options.servers} servers; qr of {rows:.0e} x 64"
-    return Report(title, list(timings.values()), ratios, facts)
+    """Milliseconds of each line by each library, in turns."""
+    sizes = [int(n) for n in options.sizes or (QUICK_SIZES if options.quick else SIZES)]
+    lines = {k: v for k, v in LINES.items() if any(fnmatch.fnmatchcase(k, p) for p in options.only)}
+    tables, ratios = [], []
+    with dv.local(servers=1, in_process=True) as one, dv.local(servers=options.servers) as many:
+        sessions = {IN_PROCESS: one, f"{options.servers} servers": many}
+        columns = [*sessions, "NumPy", "dask.array"]
+        for n in sorted(sizes, reverse=True):  # the long ones make a line hot
+            rows = {}
+            for name, line in lines.items():
+                medians, speeds = timed(line, n, sessions, options)
+                rows[name] = [*map(medians.get, columns), *speeds]
+                goal = f"at least {line.goal:g}" if n >= 10**5 else ""
+                ratios.append(Ratio(f"speed over NumPy, {name}, n = {n:.0e}", max(speeds), goal))
+            wide = [*columns, *(f"x NumPy, {one}" for one in sessions)]
+            tables.append(Table(f"ms, n = {n:.0e}", wide, rows))
+    title = f"movements; tables of qr and scores have {COLUMNS} columns"
+    return Report(title, [], ratios, not_measured("dask"), tables)
 
 
-def by_distvec(ps: dv.Session, data: Data) -> Mapping[str, Operation]:
-    """Results stay on the servers, but for those that are small."""
-    x, k, labels = ps.array(data.floats), ps.array(data.integers), ps.array(data.labels)
-    order, table = ps.array(data.order), ps.array(data.table)
-    tree = ps.array(data.bins), ps.array(data.node), ps.array(data.gradient)
-    in_order, line, grid = ps.array(data.sorted), ps.array(data.floats), ps.array(data.grid)
-    graph = [ps.array(a) for a in (data.ranks, data.sources, data.targets, data.weights)]
-
-    def factorised() -> None:
-        q, r = np.linalg.qr(table)
-        dv.evaluate(q, r)
-
-    def added() -> None:
-        z = ps.zeros(1000)
-        np.add.at(z, labels, x)
-        z.persist()
-
-    return {
-        "cumsum": lambda: np.cumsum(x).persist(),
-        "sort float64": lambda: np.sort(x).persist(),
-        "sort int64": lambda: np.sort(k).persist(),
-        "unique": lambda: np.unique(labels).persist(),
-        "bincount": lambda: np.bincount(labels, minlength=1000).numpy(),
-        "weighted bincount": lambda: np.bincount(labels, weights=x, minlength=1000).numpy(),
-        "histograms of a tree": lambda: dv.evaluate(*histograms_of_a_tree(*tree)),
-        "histogram": lambda: np.histogram(x, 100, (-4.0, 4.0))[0].numpy(),
-        "weighted histogram": lambda: np.histogram(x, 100, (-4.0, 4.0), weights=x)[0].numpy(),
-        "add.at": added,
-        "quantile": lambda: np.quantile(x, [0.1, 0.5, 0.9]).numpy(),
-        "gather": lambda: x[order].persist(),
-        "gather in order": lambda: x[in_order].persist(),
-        "PageRank": lambda: page_rank(*graph).persist(),
-        "stencil": lambda: stencil(line).persist(),
-        "stencil of a table": lambda: stencil_of_a_table(grid).persist(),
-        "scores": lambda: scores(table).numpy(),
-        "qr": factorised,
-    }
+def timed(
+    line: Line, n: int, sessions: Mapping[str, dv.Session], options: argparse.Namespace
+) -> tuple[dict[str, float], list[float]]:
+    """Milliseconds by library, and how many times as fast as NumPy each session is."""
+    given = line.data(np.random.default_rng(1), n)
+    peers = {"NumPy": partial(line.run, np.random.default_rng(1), **given)}
+    if line.dask and installed("dask"):
+        peers["dask.array"] = by_dask(line, given, options.servers)
+    cases = [Case(name, evaluated(line, ps, given)) for name, ps in sessions.items()]
+    cases += [Case(name, run) for name, run in peers.items()]
+    for case in cases[: len(sessions)]:
+        heat(case.run, options.quick, HEATING_SECONDS)
+    seconds = max(min(seconds_of(peers["NumPy"]) for _ in range(2)), 1e-6)
+    repeat = 3 if options.quick else min(max(3, int(SECONDS / seconds)), 25)
+    found = interleaved(cases, repeat, in_a_row=1 if n > 10**5 else 3)
+    medians = {name: timing.median * 1e3 for name, timing in found.items()}
+    return medians, [speed_up(found[name], found["NumPy"]) for name in sessions]
 
 
-def by_numpy(data: Data) -> Mapping[str, Operation]:
-    """As one types it."""
-    x, k, labels = data.floats, data.integers, data.labels
-    line, grid = data.floats.copy(), data.grid.copy()
-    return {
-        "cumsum": lambda: np.cumsum(x),
-        "sort float64": lambda: np.sort(x),
-        "sort int64": lambda: np.sort(k),
-        "unique": lambda: np.unique(labels),
-        "bincount": lambda: np.bincount(labels, minlength=1000),
-        "weighted bincount": lambda: np.bincount(labels, weights=x, minlength=1000),
-        "histograms of a tree": lambda: histograms_of_a_tree(data.bins, data.node, data.gradient),
-        "histogram": lambda: np.histogram(x, 100, (-4.0, 4.0)),
-        "weighted histogram": lambda: np.histogram(x, 100, (-4.0, 4.0), weights=x),
-        "add.at": lambda: np.add.at(np.zeros(1000), labels, x),
-        "quantile": lambda: np.quantile(x, [0.1, 0.5, 0.9]),
-        "gather": lambda: np.take(x, data.order),
-        "gather in order": lambda: x[data.sorted],
-        "PageRank": lambda: page_rank(data.ranks, data.sources, data.targets, data.weights),
-        "stencil": lambda: stencil(line),
-        "stencil of a table": lambda: stencil_of_a_table(grid),
-        "scores": lambda: scores(data.table),
-        "qr": lambda: np.linalg.qr(data.table),
-    }
+def evaluated(line: Line, ps: dv.Session, given: Arrays) -> Callable[[], object]:
+    """The line on servers, and its results computed."""
+    placed = {k: v if isinstance(v, int) else ps.array(v) for k, v in given.items()}
+
+    def run() -> None:
+        made = line.run(ps.random, **placed)
+        results = made if isinstance(made, list | tuple) else [made]
+        dv.evaluate(*(one for one in results if isinstance(one, dv.DistArray)))
+
+    return run
 
 
-def by_dask(data: Data, threads: int) -> Mapping[str, Operation]:
-    """The same expressions; it has no sort, and its quantiles of long arrays are approximate."""
+def by_dask(line: Line, given: Arrays, threads: int) -> Callable[[], object]:
+    """The same expression by dask's functions, which NumPy's call."""
     da, dask = importlib.import_module("dask.array"), importlib.import_module("dask")
-    x, labels = da.from_array(data.floats, chunks=CHUNK), da.from_array(data.labels, chunks=CHUNK)
-    order, in_order = (da.from_array(a, chunks=CHUNK) for a in (data.order, data.sorted))
-    table = da.from_array(data.table, chunks=(ROWS_OF_CHUNK, 64))
+    placed = {}
+    for name, array in given.items():
+        rows = max(1, CHUNK // max(1, array[:1].size)) if np.ndim(array) else 0
+        whole = tuple(array.shape[1:]) if rows else ()
+        placed[name] = da.from_array(array, chunks=(rows, *whole)) if rows else array
+    random = da.random.default_rng(1)
 
-    def run(*made: Any) -> Any:
-        return dask.compute(*made, scheduler="threads", num_workers=threads)
+    def run() -> object:
+        copies = {k: v.copy() if hasattr(v, "dask") else v for k, v in placed.items()}
+        return dask.compute(line.run(random, **copies), scheduler="threads", num_workers=threads)
 
-    return {
-        "cumsum": lambda: run(da.cumsum(x, axis=0)),
-        "unique": lambda: run(da.unique(labels)),
-        "bincount": lambda: run(da.bincount(labels, minlength=1000)),
-        "weighted bincount": lambda: run(da.bincount(labels, weights=x, minlength=1000)),
-        "histogram": lambda: run(da.histogram(x, 100, (-4.0, 4.0))[0]),
-        "weighted histogram": lambda: run(da.histogram(x, 100, (-4.0, 4.0), weights=x)[0]),
-        "quantile": lambda: run(da.percentile(x, [10, 50, 90])),
-        "gather": lambda: run(x[order]),
-        "gather in order": lambda: run(x[in_order]),
-        "stencil": lambda: run(stencil(x.copy())),
-        "qr": lambda: run(*da.linalg.qr(table)),
-    }
+    return run
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -237,8 +271,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--servers", type=int, default=SERVERS, help="processes, or threads of dask"
     )
-    parser.add_argument("--n", type=int, default=20_000_000, help="elements of the vectors")
-    parser.add_argument("--only", nargs="+", choices=list(GOALS), help="these operations alone")
+    parser.add_argument("--sizes", nargs="+", type=float, help="elements of the arrays")
+    parser.add_argument(
+        "--only", nargs="+", default=["*"], help="operations that a pattern matches"
+    )
 
 
 if __name__ == "__main__":
