@@ -105,12 +105,6 @@ class CollectiveCall:
         return self.whole or self.phase == row_of(self.kind).phases - 1
 
     @property
-    def arrays(self) -> list[ArrayType]:
-        """The types of what servers hold of it."""
-        made = [type for _, type in self.types.outputs if isinstance(type, ArrayType)]
-        return [*self.types.inputs, *made]
-
-    @property
     def results(self) -> list[tuple[int, ClientType]]:
         """Number and type of what comes to the client."""
         return [(k, type) for k, type in self.types.outputs if isinstance(type, ClientType)]
@@ -122,8 +116,15 @@ class CollectiveCall:
 
     def servers(self, servers: int) -> list[int]:
         """Who takes part: all that hold some of an array, in order."""
-        holders = (type.space.holders(servers) for type in self.arrays)
-        return sorted({0}.union(*holders) if not self.arrays else set().union(*holders))
+        return [*_holders(self.types, servers)]
+
+
+@lru_cache(maxsize=1024)
+def _holders(types: CollectiveTypes, servers: int) -> tuple[int, ...]:
+    arrays = (*types.inputs, *(type for _, type in types.outputs))
+    spaces = {type.space for type in arrays if isinstance(type, ArrayType)}
+    found = {server for space in spaces for server in space.holders(servers)}
+    return tuple(sorted(found or {0}))
 
 
 def verify_collective(call: CollectiveCall) -> None:
@@ -141,11 +142,17 @@ def verify_collective(call: CollectiveCall) -> None:
     if set(call.inputs) & set(call.outputs) or len(set(call.made)) < len(call.made):
         raise InvalidProgram(f"a call of {call.kind} writes one of its inputs, or one output twice")
     try:
-        makes = row.check(types, call.params) or dict(types.outputs)
-        for number, made in types.outputs:
-            _need(made == makes.get(number), f"makes {makes.get(number)}, not {made}")
+        _verify_types(row, types, call.params)
     except (TypeError, ValueError, IndexError) as error:
         raise InvalidProgram(f"{call.kind} does not take such arguments: {error}") from None
+
+
+@lru_cache(maxsize=1024)
+def _verify_types(row: Collective, types: CollectiveTypes, params: Params) -> None:
+    """Raise ``TypeError``, ``ValueError`` or ``IndexError`` unless the row takes and makes them."""
+    makes = row.check(types, params) or dict(types.outputs)
+    for number, made in types.outputs:
+        _need(made == makes.get(number), f"makes {makes.get(number)}, not {made}")
 
 
 ASSIGN = "assign"

@@ -101,6 +101,12 @@ _SMALLEST_BLOCK = 1024
 _MOST_BLOCKS = 1024
 
 
+@lru_cache(maxsize=1024)
+def _dense_block_size(length: int) -> int:
+    needed = -(-length // _MOST_BLOCKS)
+    return max(_SMALLEST_BLOCK, 1 << (needed - 1).bit_length() if needed > 1 else 1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseSpace(Space):
     """The indices ``0 .. length-1`` in contiguous ranges, one a server, cut at block boundaries.
@@ -113,8 +119,7 @@ class DenseSpace(Space):
     @property
     def block_size(self) -> int:
         """Elements per block: a power of two, at least 1024, for at most 1024 blocks."""
-        needed = -(-self.length // _MOST_BLOCKS)
-        return max(_SMALLEST_BLOCK, 1 << (needed - 1).bit_length() if needed > 1 else 1)
+        return _dense_block_size(self.length)
 
     def range_of(self, server: int, servers: int) -> tuple[int, int]:
         """``(first, past_the_last)`` index that ``server`` of ``servers`` holds; may be empty."""

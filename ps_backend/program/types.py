@@ -24,6 +24,7 @@ DTYPES = (
     "bool",
 )
 _KINDS = {name: np.dtype(name) for name in DTYPES}
+_OBJECTS: dict[Any, np.dtype[Any]] = {dtype: dtype for dtype in _KINDS.values()} | _KINDS
 _WIDEST = {
     "f": np.dtype(np.float64),
     "u": np.dtype(np.uint64),
@@ -152,7 +153,8 @@ def array_type(space: Space, dtype: npt.DTypeLike, row: Row = ()) -> ArrayType:
 
     ``TypeError`` for a dtype that servers do not have.
     """
-    return _shared(space, row, dtype_of(np.dtype(dtype).name))
+    known = _OBJECTS.get(dtype)  # the name of a dtype takes longer than all else
+    return _shared(space, row, known or dtype_of(np.dtype(dtype).name))
 
 
 _shared = lru_cache(maxsize=4096)(ArrayType)

@@ -87,7 +87,7 @@ def space_of(message: pb.Space) -> Space:
 def encode_array(buffer: int, array: ArrayType) -> pb.Array:
     """The type and place of an array; ``buffer`` 0 where it has none."""
     return pb.Array(
-        buffer=buffer, space=encode_space(array.space), dtype=array.dtype.name, row=array.row
+        buffer=buffer, space=encode_space(array.space), dtype=array.value.dtype, row=array.row
     )
 
 

@@ -124,4 +124,4 @@ def _empty_part(part: Part, new: Callable[..., list[Buffer]]) -> Buffer:
 
 
 def _part(session: ServerSession, type: ArrayType) -> Part:
-    return session.part_of(type.space, type.dtype.name, type.row)
+    return session.part_of(type.space, type.value.dtype, type.row)
