@@ -107,7 +107,26 @@ class SortedRun(NamedTuple):
 def sort(keys: Array) -> None:
     """Sort keys in place."""
     # NumPy's quick sort is vectorised from 16 bits on; of bytes its radix sort is the quick one.
-    keys.sort(kind="stable" if keys.dtype == _BYTE else None)
+    keys.sort(kind="stable" if keys.itemsize == _BYTE.itemsize else None)
+
+
+def sorts_elements(dtype: np.dtype[Any], *, descending: bool) -> bool:
+    """Whether ``sort_into`` sorts elements of ``dtype`` as quickly as their keys."""
+    return not descending and dtype != np.float16
+
+
+def sort_into(x: Array, out: Array, *, equal_zeros: bool = False) -> None:
+    """Write the elements of ``x`` to ``out`` in the order of their keys, with the same bits."""
+    np.copyto(out, x)
+    sort(out)
+    if out.dtype.kind == "f":
+        zero, nan = out.dtype.type(0), out.dtype.type(np.nan)
+        out[np.searchsorted(out, nan) :] = nan  # keys tell no NaN from another
+        zeros = out[np.searchsorted(out, zero) : np.searchsorted(out, zero, "right")]
+        zeros[:] = 0.0
+        if len(zeros) and not equal_zeros:  # counted before: vectorised sorts lose their signs
+            bits = x.view(key_dtype(x.dtype))
+            zeros[: np.count_nonzero(bits == _sign(x.dtype))] = -0.0
 
 
 def sort_with_indices(run: SortedRun, spare: SortedRun, pause: Callable[[], None]) -> SortedRun:

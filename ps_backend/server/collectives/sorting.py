@@ -210,6 +210,8 @@ class _Rooms:
 
 def leave_run(phase: Phase) -> None:
     """Sort the keys of this server's part: all, or as many as the first that are wanted."""
+    if _sorts_into_output(phase):
+        return
     kept, index = _run_length(phase, phase.here), _index_dtype(phase)
     descending, equal_zeros = map(bool, phase.params)
     sort_part(phase, kept, index, descending=descending, equal_zeros=equal_zeros)
@@ -260,6 +262,11 @@ def merge_runs(phase: Phase) -> None:
     low, high = phase.range_of(phase.call.types.made.space)
     if low == high:
         return
+    if _sorts_into_output(phase):
+        sorting.sort_into(phase.inputs[0], made[VALUES], equal_zeros=bool(phase.params[1]))
+        if STARTS in made:
+            _mark_starts(made[VALUES].view(sorting.key_dtype(source.dtype)), made[STARTS], None)
+        return
     dtype = sorting.key_dtype(source.dtype)
     lengths = {server: _run_length(phase, server) for server in phase.servers}
     runs = DistributedRuns(phase, lengths, source.width, dtype)
@@ -296,12 +303,29 @@ def _write(
         if ORDER in outputs:
             outputs[ORDER][now] = block.indices
         if STARTS in outputs:
-            starts = outputs[STARTS][now]
-            starts[0] = before is None or block.keys[0] != before
-            np.not_equal(block.keys[1:], block.keys[:-1], out=starts[1:])
+            _mark_starts(block.keys, outputs[STARTS][now], before)
             before = block.keys[-1]
         at = now.stop
         phase.pause()
+
+
+def _mark_starts(keys: Array, starts: Array, before: Any) -> None:
+    """Mark the first of equal keys; ``before``: the key before them, or None."""
+    starts[0] = before is None or keys[0] != before
+    np.not_equal(keys[1:], keys[:-1], out=starts[1:])
+
+
+def _sorts_into_output(phase: Phase) -> bool:
+    """Whether one server has all, and sorts it where the result is to be."""
+    call, source = phase.call, _source(phase)
+    return (
+        call.whole
+        and source.width == 1
+        and call.types.made.space.length == source.space.length
+        and VALUES in phase.wanted
+        and ORDER not in phase.wanted
+        and sorting.sorts_elements(source.dtype, descending=bool(phase.params[0]))
+    )
 
 
 class _Share:

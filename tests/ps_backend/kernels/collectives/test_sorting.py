@@ -51,6 +51,16 @@ def test_keys_are_in_the_order_of_the_elements_and_give_them_back():
     check()
 
 
+@settings(max_examples=60)
+@given(ARRAYS, st.booleans())
+def test_elements_sorted_in_place_have_the_bits_of_sorted_keys(x, equal_zeros):
+    keys, expected, found = encoded(x, equal_zeros=equal_zeros), np.empty_like(x), np.empty_like(x)
+    sorting.sort(keys)
+    sorting.decode_keys(keys, expected)
+    sorting.sort_into(x, found, equal_zeros=equal_zeros)
+    assert found.tobytes() == expected.tobytes()
+
+
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 def test_every_nan_has_the_bits_of_numpys(kind):
