@@ -19,7 +19,7 @@ from ps_backend.client.requests import (
     stored_values,
 )
 from ps_backend.limits import MOST_FORCED_BYTES
-from ps_backend.program.spaces import RaggedSpace, Space
+from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
 from ps_backend.wire.codec import encode_array, encode_space
 
@@ -130,7 +130,7 @@ class Arrays(Connection):
         type: ArrayType,
         mask: int,
         target: int,
-        chosen: RaggedSpace,
+        chosen: Space,
         single: bool = False,
     ) -> None:
         """Make ``target``, over ``chosen``: the rows of ``source`` where ``mask`` is true.
@@ -148,7 +148,7 @@ class Arrays(Connection):
         mask: int,
         values: int,
         target: int,
-        chosen: RaggedSpace,
+        chosen: Space,
         single: bool = False,
     ) -> None:
         """Make ``target``: ``source`` with the rows of ``values``, over ``chosen``, put in order
@@ -162,7 +162,7 @@ class Arrays(Connection):
         type: ArrayType,
         mask: int,
         target: int,
-        chosen: RaggedSpace,
+        chosen: Space,
         single: bool,
         values: int = 0,
     ) -> None:

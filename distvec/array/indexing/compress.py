@@ -33,13 +33,17 @@ def elements(values: Arithmetic, mask: Arithmetic) -> Node:
     row = () if chosen.type.row else source.type.row
     if not space.length:
         return filled(session.graph, (0, *row), 0, source.dtype)
-    target = session.new_buffer(array_type(space, source.dtype, row))
+    dense = DenseSpace(space.length)
+    servers = range(session.client.servers)
+    ends = [dense.range_of(server, len(servers))[1] for server in servers]
+    split = dense if [0, *ends] == [*space.cuts] else space  # then they lie where they belong
+    target = session.new_buffer(array_type(split, source.dtype, row))
     with measured(session.counters):
         session.client.compress(
-            source.value.id, _type(source), chosen.value.id, target.id, space, bool(chosen.type.row)
+            source.value.id, _type(source), chosen.value.id, target.id, split, bool(chosen.type.row)
         )
     leaf = session.graph.leaf(target)
-    return view(session.graph, leaf, DenseSpace(space.length), 0, 1)
+    return leaf if split is dense else view(session.graph, leaf, dense, 0, 1)
 
 
 def put_where(x: Arithmetic, mask: Arithmetic, values: Arithmetic) -> Any:

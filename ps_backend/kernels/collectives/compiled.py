@@ -62,25 +62,38 @@ def take_far(source: Any, low: int, wanted: Any, length: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def assign_at(out: Any, low: int, wanted: Any, values: Any) -> None:
-    """``out[wanted[k] - low] = values[k]``, one after the other."""
-    count = len(wanted)
-    for k in range(count):
-        _prefetch(out, wanted[min(k + _AHEAD, count - 1)] - low)  # type: ignore[call-arg]
-        out[wanted[k] - low] = values[k]
+def compress(mask: Any, source: Any, out: Any) -> None:
+    """``out[:] = source[mask]``: as many elements as ``out`` has."""
+    k = i = 0
+    while k < len(out):
+        out[k] = source[i]
+        k += mask[i]
+        i += 1
 
 
 @njit(cache=True, nogil=True)
-def add_at(out: Any, low: int, wanted: Any, values: Any) -> None:
-    """``out[wanted[k] - low] += values[k]``, one after the other."""
+def assign_at(out: Any, low: int, wanted: Any, length: int, values: Any) -> None:
+    """``out[wanted[k] - low] = values[k]``, one after the other; indices below 0 as ``take``."""
+    count = len(wanted)
+    for k in range(count):
+        ahead, index = wanted[min(k + _AHEAD, count - 1)], wanted[k]
+        _prefetch(out, ahead + length * (ahead < 0) - low)  # type: ignore[call-arg]
+        out[np.uint64(index + length * (index < 0) - low)] = values[k]
+
+
+@njit(cache=True, nogil=True)
+def add_at(out: Any, low: int, wanted: Any, length: int, values: Any) -> None:
+    """``out[wanted[k] - low] += values[k]``, one after the other; indices below 0 as ``take``."""
     count = len(wanted)
     if len(out) <= _NEAR:
         for k in range(count):
-            out[np.uint64(wanted[k] - low)] += values[k]
+            index = wanted[k]
+            out[np.uint64(index + length * (index < 0) - low)] += values[k]
         return
     for k in range(count):
-        _prefetch(out, wanted[min(k + _AHEAD, count - 1)] - low)  # type: ignore[call-arg]
-        out[wanted[k] - low] += values[k]
+        ahead, index = wanted[min(k + _AHEAD, count - 1)], wanted[k]
+        _prefetch(out, ahead + length * (ahead < 0) - low)  # type: ignore[call-arg]
+        out[np.uint64(index + length * (index < 0) - low)] += values[k]
 
 
 @njit(cache=True, nogil=True)

@@ -193,27 +193,46 @@ def take(source: Array, low: int, wanted: Array, out: Array, length: int = 0) ->
         loop = compiled.take if is_near else compiled.take_far
         loop(plain(source), low, wanted, length, plain(out))
         return
-    if low or (length and wanted.size and wanted.min() < 0):
-        wanted = np.where(wanted < 0, wanted + length, wanted) - low
-    np.take(source, wanted, axis=0, out=out, mode="clip")  # "raise" would copy first
+    wanted = _from_zero(wanted.astype(np.int64, copy=False), length)
+    np.take(source, wanted - low if low else wanted, axis=0, out=out, mode="clip")  # "raise" copies
 
 
-def put(out: Array, low: int, wanted: Array, values: Array, ufunc: np.ufunc | None) -> None:
+def _from_zero(wanted: Array, length: int) -> Array:
+    """Indices of which negative ones count from ``length``, if there is one."""
+    has_negative = length and wanted.size and wanted.min() < 0
+    return np.where(wanted < 0, wanted + length, wanted) if has_negative else wanted
+
+
+def compress(mask: npt.NDArray[np.bool_], source: Array, out: Array) -> None:
+    """``out[:] = source[mask]``, elements or rows, of which there are as many as ``out`` has."""
+    if source.ndim == 1 and is_worth_compiling(len(source)):
+        from ps_backend.kernels.collectives import compiled
+
+        compiled.compress(mask, plain(source), plain(out))
+    else:
+        np.compress(mask, source, axis=0, out=out)
+
+
+def put(
+    out: Array, low: int, wanted: Array, values: Array, ufunc: np.ufunc | None, length: int = 0
+) -> None:
     """Join each of ``values``, or the one that they are, to ``out[wanted - low]``, in their order.
 
-    By ``ufunc``; without one it replaces what is there.
+    By ``ufunc``; without one it replaces what is there. With a ``length`` indices may be negative.
     """
     is_compiled = out.ndim == 1 and is_worth_compiling(len(wanted))
     if is_compiled and ufunc is None:
         from ps_backend.kernels.collectives import compiled
 
         given = np.broadcast_to(np.asarray(values, out.dtype), wanted.shape)
-        compiled.assign_at(plain(out), low, wanted, plain(given))
+        compiled.assign_at(plain(out), low, wanted, length, plain(given))
     elif is_compiled and ufunc is np.add and values.dtype == out.dtype and out.dtype in _ADDED:
         from ps_backend.kernels.collectives import compiled
 
-        compiled.add_at(out, low, wanted, np.broadcast_to(values, wanted.shape))
-    elif ufunc is None:
-        out[wanted - low] = values
+        compiled.add_at(out, low, wanted, length, np.broadcast_to(values, wanted.shape))
     else:
-        ufunc.at(out, wanted - low, values)
+        places = _from_zero(wanted, length) - low
+        if ufunc is None:
+            out[places] = values
+        else:
+            ufunc.at(out, places, values)

@@ -108,10 +108,8 @@ def _apply(phase: Phase) -> None:
     if _is_alone(phase):
         index, *given = phase.inputs[has_base:]
         for part in _pieces(len(index)):
-            some = index[part]
-            if some.min() < 0:
-                some = np.where(some < 0, some + made.space.length, some)
-            put(out, low, some, given[0][part] if given else phase.operands[-1], ufunc)
+            some = given[0][part] if given else phase.operands[-1]
+            put(out, low, index[part], some, ufunc, made.space.length)
             phase.pause()
         return
     for indices, values in take_pairs(phase, (sent[0].row, sent[0].dtype) if sent else None):

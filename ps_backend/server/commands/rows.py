@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram
+from ps_backend.kernels.collectives.partition import compress as compress_rows
 from ps_backend.kernels.collectives.partition import take
 from ps_backend.limits import MOST_FORCED_BYTES, check
 from ps_backend.server.bounds import verify_array, verify_space
@@ -244,10 +245,9 @@ def compress(session: ServerSession, request: pb.Request, _: Payload) -> Respons
     )
     old = source.array.reshape(-1, *row)
     new = target.array.reshape(-1, *row)
-    for some, places in _chunks(mask):
-        if not body.values:
-            np.compress(mask[some], old[some], axis=0, out=new[places])
-            continue
+    if not body.values:
+        compress_rows(mask, old, new)
+    for some, places in _chunks(mask) if body.values else ():
         new[some] = old[some]
         if values is not None:
             new[some][mask[some]] = values.array[places]
