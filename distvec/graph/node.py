@@ -409,7 +409,7 @@ def spread(graph: Graph, source: Node, space: Space, start: int, step: int) -> N
 
 
 def gather(graph: Graph, source: Node, index: Node) -> Node:
-    """Slot ``i`` of the space of ``index``, of int64, is slot ``index[i]`` of ``source``."""
+    """Slot ``i`` of the space of ``index``, of integers, is slot ``index[i]`` of ``source``."""
     type = array_type(index.type.space, source.dtype, source.type.row)
     return graph.make(GATHER, (source, index), type)
 

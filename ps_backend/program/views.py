@@ -13,6 +13,9 @@ from math import prod
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import Row
 
+INDEX_DTYPES = ("int64", "int32")
+"""Of arrays of indices that views have."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -32,8 +35,8 @@ class View:
     slot that is none of these reads zeros. Slots ``j`` that land beyond the sweep nobody reads: by
     step 1 this is a shift."""
     index: int = 0
-    """The id of a buffer of int64 over the space of the sweep, where slot ``i`` says which slot of
-    this buffer it reads, negative ones from its end; 0 if there is none."""
+    """The id of a buffer of one of ``INDEX_DTYPES`` over the space of the sweep, where slot ``i``
+    says which slot of this buffer it reads, negative ones from its end; 0 if there is none."""
 
     @property
     def width(self) -> int:

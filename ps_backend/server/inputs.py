@@ -163,7 +163,7 @@ class _Home:
         """Raises ``BufferLost``, ``InvalidProgram`` if it should be here and is not."""
         space = type.space
         parts = [(k, *space.range_of(k, session.servers)) for k in range(session.servers)]
-        part = session.part_of(space, type.dtype.name, type.row)
+        part = session.part_of(space, type.value.dtype, type.row)
         there = part.low < part.high
         flat = session.store.get(number, part).array if there else np.empty(0, type.dtype)
         held = tuple(one for one in parts if one[1] < one[2])
@@ -368,6 +368,7 @@ class GatherInput(Source):
         here, low = self._as_rows(self._home.flat), self._home.low
         if owner == self._home.here:
             return lambda _: take(here, low, indices, rows, self._length)
+        indices = indices.astype(np.int64, copy=False)
         if owner is not None:
             return self._ask(owner, indices, rows, keep, neighbours).wait
         count = len(indices)

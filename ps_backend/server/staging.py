@@ -18,7 +18,7 @@ from ps_backend.kernels import Kernel
 from ps_backend.kernels.kernel import thread_count
 from ps_backend.program import partials
 from ps_backend.program.sweep import SweepCall
-from ps_backend.program.views import Span
+from ps_backend.program.views import INDEX_DTYPES, Span
 from ps_backend.server.inputs import (
     Aligned,
     Array,
@@ -227,7 +227,8 @@ def stage(session: ServerSession, call: SweepCall, inputs: Sequence[Buffer | Non
         if buffer is not None:
             sources.append(Aligned(value, buffer))
         elif view is not None and view.index:
-            index = session.store.get(view.index, session.part_of(call.space, "int64", ()))
+            parts = (session.part_of(call.space, dtype, ()) for dtype in INDEX_DTYPES)
+            index = session.store.get_one_of(view.index, parts)
             sources.append(GatherInput(value, view, number, session, index))
         elif view is not None:
             sources.append(ViewInput(value, view, number, session, here))

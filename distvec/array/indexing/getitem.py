@@ -34,6 +34,7 @@ from distvec.graph.node import gather as gather_node
 from distvec.graph.node import spread, view
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type, client_type
+from ps_backend.program.views import INDEX_DTYPES
 
 FEW = 4096
 """So many rows, named by an array of the client, come to it; more stay on the servers."""
@@ -89,10 +90,10 @@ def gather(x: A, indices: A) -> A:
 
     The servers check the indices: the evaluation raises ``IndexError`` if one is out of range.
     """
-    wide = indices.astype(np.int64).materialized()
-    if not len(x) and len(wide):
-        raise IndexError(f"{len(wide)} indices are out of bounds for axis 0 with size 0")
-    return express(x, gather_node, x, wide)
+    there = indices if indices.dtype.name in INDEX_DTYPES else indices.astype(np.int64)
+    if not len(x) and len(there):
+        raise IndexError(f"{len(there)} indices are out of bounds for axis 0 with size 0")
+    return express(x, gather_node, x, there.materialized())
 
 
 def flat_places(x: Arithmetic, rows: Any, columns: Any) -> Any:

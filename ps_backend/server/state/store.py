@@ -238,6 +238,12 @@ class Store:
             raise _other_type(number, buffer.part, part)
         return buffer
 
+    def get_one_of(self, number: int, parts: Iterable[Part]) -> Buffer:
+        """Buffer ``number``, which is of one of ``parts``; errors as of ``get``, of the first."""
+        first, *others = parts
+        buffer = self._buffers.get(number)
+        return self.get(number, buffer.part if buffer and buffer.part in others else first)
+
     def shared(self, number: int, part: Part) -> SharedArray:
         """Shared array ``number``; errors as of ``get``."""
         array = self._shared.get(number)
