@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 
 import distvec.losses
-from distvec.losses import Loss
+from distvec.losses import Loss, Parameter
 
 PAGE = Path(__file__).with_name("reference") / "losses.md"
 START, END = "<!-- made by python -m docs.make_losses -->\n", "<!-- end of the table -->\n"
@@ -51,7 +51,7 @@ def _cells(kind: type[Loss]) -> list[str]:
         f"`{type(loss).__name__}`",
         loss.formula.replace("|", r"\|"),
         _labels(loss),
-        ", ".join(_parameter(one.name, one.row) for one in loss.parameters),
+        ", ".join(map(_parameter, loss.parameters)),
         "jumps, unless smoothed" if smoothed else "jumps" if loss.has_kinks else "continuous",
         "products, if smoothed" if smoothed else "products" if loss.has_products else "-",
     ]
@@ -63,9 +63,9 @@ def _labels(loss: Loss) -> str:
     return "as for `row`" if hasattr(loss, "factors") else _LABELS[loss.labels]
 
 
-def _parameter(name: str, row: tuple[int, ...]) -> str:
-    shape = "table" if row else "vector"
-    return f"`{name}`, a {shape}" if name else f"a {shape}"
+def _parameter(one: Parameter) -> str:
+    shape = "a table" if one.row else "a number" if one.rows == 1 else "a vector"
+    return f"`{one.name}`, {shape}" if one.name else shape
 
 
 if __name__ == "__main__":

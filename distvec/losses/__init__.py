@@ -25,6 +25,7 @@ from distvec.losses.regression import (
 from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Rows
 from distvec.losses.user_losses import block_loss, row_loss
+from distvec.losses.weibull import Weibull
 
 if TYPE_CHECKING:
     from distvec.losses.check import check_loss
@@ -59,6 +60,7 @@ __all__ = [
     "SquaredHinge",
     "Sums",
     "Tweedie",
+    "Weibull",
     "block_loss",
     "check_loss",
     "row_loss",

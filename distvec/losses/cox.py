@@ -126,6 +126,7 @@ class Cox(PhasedLoss):
     )
     labels: ClassVar[str] = "real"
     order: ClassVar[str] = "time"
+    takes_events: ClassVar[bool] = True
     phases: ClassVar[int] = 2
 
     @property

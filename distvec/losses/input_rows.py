@@ -163,7 +163,7 @@ def _check_columns(rows: Rows, loss: Loss) -> None:
         raise ValueError(f"{loss} ranks within groups; give Rows(X, y, groups=...)")
     if loss.order != "group" and rows.groups is not None:
         raise ValueError(f"{loss} does not use groups; leave them out")
-    if loss.order != "time" and rows.events is not None:
+    if not loss.takes_events and rows.events is not None:
         raise ValueError(f"{loss} does not use events; leave them out")
 
 

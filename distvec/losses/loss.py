@@ -130,7 +130,7 @@ MARGINS, PROBABILITIES, PREDICTIONS = "margins", "probabilities", "predictions"
 
 
 class Parameter(NamedTuple):
-    """Describe an array that a loss depends on: it has one row for each feature.
+    """Describe an array that a loss depends on: it has one row for each feature, or a fixed number.
 
     Parameters
     ----------
@@ -144,6 +144,9 @@ class Parameter(NamedTuple):
         Whether the array has one more row, the last, in an objective with an intercept.
     spread : float, default 0.0
         Standard deviation of the random start. 0 starts from zeros.
+    rows : int, optional
+        The number of rows of an array that belongs to no feature, such as a scale. It takes no
+        intercept and is not penalised. By default there is one row for each feature.
 
     Examples
     --------
@@ -156,6 +159,27 @@ class Parameter(NamedTuple):
     row: tuple[int, ...] = ()
     takes_intercept: bool = True
     spread: float = 0.0
+    rows: int | None = None
+
+    @property
+    def is_of_features(self) -> bool:
+        """Whether there is one row for each feature."""
+        return self.rows is None
+
+    def has_intercept(self, intercept: bool) -> bool:
+        """Return whether the last row is an intercept, in an objective with ``intercept``.
+
+        Parameters
+        ----------
+        intercept : bool
+            Whether the objective has an intercept.
+
+        Returns
+        -------
+        bool
+            True if the array has a row for it.
+        """
+        return intercept and self.takes_intercept and self.rows is None
 
 
 class Sums(NamedTuple):
@@ -210,6 +234,8 @@ class Loss(ABC):
     """Which labels there may be: a key of ``labels.RULES``."""
     order: ClassVar[str] = ""
     """How rows must lie together: "" in any order, "group" by groups, "time" by labels."""
+    takes_events: ClassVar[bool] = False
+    """Whether labels are survival times, of which some may be censored."""
 
     @property
     def has_products(self) -> bool:
@@ -244,7 +270,7 @@ class Loss(ABC):
     @property
     def takes_intercept(self) -> bool:
         """Whether an intercept changes the loss."""
-        return any(one.takes_intercept for one in self.parameters)
+        return any(one.has_intercept(True) for one in self.parameters)
 
     @abstractmethod
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
@@ -615,7 +641,8 @@ def warn_renamed(old: str, new: str) -> None:
 
 def shape_of(parameter: Parameter, features: int, *, intercept: bool) -> tuple[int, ...]:
     """The shape of the whole array over so many features."""
-    return (features + (intercept and parameter.takes_intercept), *parameter.row)
+    rows = features if parameter.rows is None else parameter.rows
+    return (rows + parameter.has_intercept(intercept), *parameter.row)
 
 
 def zeros(loss: Loss, features: int, *, intercept: bool) -> Arrays:

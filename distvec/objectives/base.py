@@ -69,7 +69,8 @@ class ObjectiveBase(ABC):
 
     @abstractmethod
     def _is_penalised(self, parameter: Parameter) -> Array | None:
-        """A mask like the parameter, False in the intercept's row; None: it has no intercept."""
+        """A mask like the parameter, False in the intercept's row and in rows of no feature; None:
+        all of it is penalised."""
 
     @abstractmethod
     def _deviations(self, parameter: Parameter) -> Array:
@@ -82,7 +83,7 @@ class ObjectiveBase(ABC):
 
     def _center(self, parameter: Parameter) -> Center | None:
         mask = self._is_penalised(parameter)
-        if mask is None:
+        if mask is None or not parameter.is_of_features:
             return None
         xp = namespace(mask)
         means = self._means()
@@ -166,7 +167,7 @@ class ObjectiveBase(ABC):
 
     def _continued(self, parameter: Parameter, given: Any, start: Array) -> Array:
         """``start`` with the rows of ``given`` in the place of its first, and in the last one."""
-        has_intercept = self.intercept and parameter.takes_intercept
+        has_intercept = parameter.has_intercept(self.intercept)
         known = known_features(parameter, given.shape, start.shape, intercept=has_intercept)
         found = start.astype(np.result_type(given.dtype, np.float32)).copy()
         found[:known] = given[:known]

@@ -296,15 +296,19 @@ class Objective(ObjectiveBase):
         return np.random.default_rng(seed).normal(0.0, parameter.spread, self._shape(parameter))
 
     def _is_penalised(self, parameter: Parameter) -> Values | None:
-        if not (self.intercept and parameter.takes_intercept):
+        if not parameter.is_of_features:
+            return np.zeros(self._shape(parameter), bool)
+        if not parameter.has_intercept(self.intercept):
             return None
         mask = np.ones(self._shape(parameter), bool)
         mask[-1] = False
         return mask
 
     def _deviations(self, parameter: Parameter) -> Floats:
+        if not parameter.is_of_features:
+            return np.ones((parameter.rows or 0, *[1 for _ in parameter.row]))
         found = standard_deviations(self.data)
-        if self.intercept and parameter.takes_intercept:
+        if parameter.has_intercept(self.intercept):
             found = np.append(found, 1.0)
         return found[:, None] if parameter.row else found
 

@@ -183,7 +183,7 @@ class Model:
         """The features that there are rows for; None: all."""
         self.classes = (0.0, 1.0) if classes is None else _two(classes)
         first = loss.parameters[0]
-        extra = intercept and first.takes_intercept
+        extra = first.has_intercept(intercept)
         rows = self.arrays[0].shape[0] - extra if self.arrays[0].ndim else -1
         self.num_features = rows if num_features is None else int(num_features)
         """How many features rows have."""
@@ -232,7 +232,7 @@ class Model:
         Reading it from the servers takes one request.
         """
         for one, array in zip(self.loss.parameters, self.arrays, strict=True):
-            if one.takes_intercept:
+            if one.has_intercept(True):
                 if not self.has_intercept:
                     return np.zeros(one.row) if one.row else 0.0
                 return _on_client(array[-1:])[0] if one.row else float(array[-1])
@@ -255,6 +255,8 @@ class Model:
             return self
         arrays = [
             _scatter_rows(array, self.coordinates, self.num_features + self._extra(one))
+            if one.is_of_features
+            else array
             for one, array in zip(self.loss.parameters, self.arrays, strict=True)
         ]
         return self._with(arrays, None)
@@ -484,7 +486,7 @@ class Model:
     # --- details ----------------------------------------------------------------------------------
 
     def _extra(self, parameter: Parameter) -> int:
-        return int(self.has_intercept and parameter.takes_intercept)
+        return int(parameter.has_intercept(self.has_intercept))
 
     def _all_arrays(self) -> tuple[Any, ...]:
         return self.arrays if self.coordinates is None else (*self.arrays, self.coordinates)

@@ -223,5 +223,5 @@ def check_columns(loss: Loss, columns: Columns) -> None:
         raise ValueError(f"{loss} ranks within groups; name their column: group=...")
     if loss.order != "group" and columns.group is not None:
         raise ValueError(f"group={columns.group!r}: {loss} has no groups; leave it out")
-    if loss.order != "time" and columns.event is not None:
+    if not loss.takes_events and columns.event is not None:
         raise ValueError(f"event={columns.event!r}: {loss} has no times; leave it out")

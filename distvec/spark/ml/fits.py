@@ -94,7 +94,7 @@ class ServerEstimator(SettableParams, FitParams, HasFeatures, Saved):
             arrays = as_arrays(model.x, parameters)
             each = zip(parameters, arrays, strict=True)
             extra = objective.intercept - model.has_intercept
-            found = [_with_rows(one, extra * of.takes_intercept) for of, one in each]
+            found = [_with_rows(one, extra * of.has_intercept(True)) for of, one in each]
             return objective.start(as_given(found, parameters))  # type: ignore[no-any-return]
         except (TypeError, ValueError) as error:
             raise ValueError(

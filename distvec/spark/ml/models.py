@@ -23,8 +23,7 @@ from pyspark.ml.linalg import (
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-from distvec import DistArray
-from distvec.losses.loss import Loss
+from distvec.losses.loss import Loss, as_arrays
 from distvec.spark.data.columns import find_column
 from distvec.spark.ml.files import Saved
 from distvec.spark.ml.params import HasFeatures, KeywordParams
@@ -54,7 +53,7 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
     @property
     def coefficients(self) -> Vector:
         """The coefficients, sparse if that is smaller."""
-        return compressed(Vectors.dense(self._local().coefficients))
+        return compressed(Vectors.dense(self._linear))
 
     @property
     def intercept(self) -> float:
@@ -145,6 +144,13 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
             "model.fitted.coefficients[:1000].numpy(), or all of it: model.fitted.numpy()"
         )
 
+    @property
+    def _linear(self) -> npt.NDArray[np.float64]:
+        """The coefficients of the features; other parameters come behind them."""
+        local = self._local()
+        found = as_arrays(local.coefficients, local.loss.parameters)[0]
+        return np.asarray(found, np.float64)
+
     def _margins(self, value: Vector) -> npt.NDArray[np.float64]:
         """The margins of one row."""
         return np.atleast_1d(self._local().margins(np.asarray(value.toArray())[None])[0])
@@ -183,10 +189,11 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         return model.transform(dataset), known
 
 
-def kept(x: DistArray, loss: Loss, features: str | list[str], *, intercept: bool) -> Model:
-    """A fitted model: in memory, unless it is too large."""
-    array = x if x.size > _LOCAL_PARAMETERS else x.numpy()
-    return Model(array, loss=loss, intercept=intercept, features=features)
+def kept(x: Any, loss: Loss, features: str | list[str], *, intercept: bool) -> Model:
+    """A fitted model of an array or a dict of arrays: in memory, unless it is too large."""
+    model = Model(x, loss=loss, intercept=intercept, features=features)
+    size = sum(one.size for one in model.arrays)
+    return model if size > _LOCAL_PARAMETERS else model.numpy()
 
 
 def compressed(vector: DenseVector) -> Vector:

@@ -8,8 +8,14 @@ from distvec.spark.ml.linear import (
     LinearRegressionSummary,
     LinearRegressionTrainingSummary,
 )
+from distvec.spark.ml.survival import AFTSurvivalRegression, AFTSurvivalRegressionModel
 
-__all__ = ("LinearRegression", "LinearRegressionModel")
+__all__ = (
+    "AFTSurvivalRegression",
+    "AFTSurvivalRegressionModel",
+    "LinearRegression",
+    "LinearRegressionModel",
+)
 
 _SUMMARIES = (LinearRegressionSummary, LinearRegressionTrainingSummary)
 """Of models; users import them for their types."""

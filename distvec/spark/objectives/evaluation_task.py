@@ -239,11 +239,16 @@ class _Task:
         return vectors.pull(self.client, *stored, self._coordinates(parameter))
 
     def _coordinates(self, parameter: int) -> np.ndarray:
-        takes = self.work.loss.parameters[parameter].takes_intercept
+        of, space = (
+            self.work.loss.parameters[parameter],
+            self.request.parameters[parameter].type.space,
+        )
+        if not of.is_of_features:
+            return np.arange(space.length)
         return self.selection.coordinates(
             self.client,
-            self.request.parameters[parameter].type.space,
-            intercept=self.work.intercept and takes,
+            space,
+            intercept=of.has_intercept(self.work.intercept),
             kept=self.request.coordinates,
         )
 

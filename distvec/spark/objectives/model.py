@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.utils import is_remote
 
 from distvec.array.core.handle import Handle
-from distvec.losses import RowLoss, Softmax
+from distvec.losses import RowLoss, Softmax, Weibull
 from distvec.losses.classification import Logistic
 from distvec.losses.input_rows import Features
 from distvec.losses.loss import MARGINS, PREDICTIONS, PROBABILITIES, Loss, warn_renamed
@@ -40,11 +41,15 @@ def model_in_mllib(model: models.Model) -> JavaMLWritable:
     ``NotImplementedError`` as ``check_loss``; ``RuntimeError`` without a SparkSession.
     """
     from pyspark.ml.classification import LinearSVCModel, LogisticRegressionModel
-    from pyspark.ml.regression import LinearRegressionModel
+    from pyspark.ml.regression import AFTSurvivalRegressionModel, LinearRegressionModel
 
     loss = model.loss
     check_loss(loss)
     local = model.whole().numpy()
+    if isinstance(loss, Weibull):
+        x, scale = local.coefficients, math.exp(float(local.x["log_scale"][0]))
+        coefficients = np.asarray(x["w"], np.float64)
+        return in_mllib(AFTSurvivalRegressionModel, coefficients, local.intercept, scale)
     coefficients = np.asarray(local.coefficients, np.float64)
     rest = np.asarray(local.intercept, np.float64)
     if isinstance(loss, Softmax):
@@ -72,10 +77,10 @@ def in_mllib(kind: Any, coefficients: np.ndarray, *numbers: Any) -> JavaMLWritab
 def check_loss(loss: Loss) -> None:
     """``NotImplementedError`` for losses of which MLlib has no model."""
     known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")
-    if not known and not isinstance(loss, Softmax):
+    if not known and not isinstance(loss, Softmax | Weibull):
         raise NotImplementedError(
-            f"MLlib has no model for {loss}; Logistic, Softmax, hinges and losses of real labels "
-            "can be exported; save any other with model.save(path)"
+            f"MLlib has no model for {loss}; Logistic, Softmax, hinges, losses of real labels and "
+            "Weibull can be exported; save any other with model.save(path)"
         )
 
 
@@ -394,7 +399,7 @@ def mllib_model(
     JavaMLWritable
         A ``LogisticRegressionModel`` for ``Logistic`` and ``Softmax``. A ``LinearSVCModel`` for
         hinges and other losses of two classes. A ``LinearRegressionModel`` for losses of real
-        labels.
+        labels. An ``AFTSurvivalRegressionModel`` for ``Weibull``.
 
     Raises
     ------

@@ -449,7 +449,7 @@ class Objective(ObjectiveBase):
 
     def _continued(self, parameter: Parameter, given: Any, start: DistArray) -> DistArray:
         model: Any = given if isinstance(given, Handle) else self.ps.array(given)
-        if self.coordinates is None:
+        if self.coordinates is None or not parameter.is_of_features:
             return super()._continued(parameter, model, start)  # type: ignore[no-any-return]
         intercept = self._has_intercept(parameter)
         whole = shape_of(parameter, self.data.size, intercept=self.intercept)
@@ -457,6 +457,8 @@ class Objective(ObjectiveBase):
         return rows_at_features(model, self.coordinates, known, start, intercept=intercept)
 
     def _is_penalised(self, parameter: Parameter) -> DistArray | None:
+        if not parameter.is_of_features:
+            return self.ps.zeros(self._shape(parameter), bool)
         if not self._has_intercept(parameter):
             return None
         length, *row = self._shape(parameter)
@@ -464,6 +466,8 @@ class Objective(ObjectiveBase):
         return is_weight[:, None] if row else is_weight
 
     def _deviations(self, parameter: Parameter) -> DistArray:
+        if not parameter.is_of_features:
+            return self.ps.ones((parameter.rows or 0, *[1 for _ in parameter.row]))
         found = self._moments.deviations
         if self._has_intercept(parameter):
             found = concatenate([found, self.ps.ones(1)])
@@ -509,7 +513,7 @@ class Objective(ObjectiveBase):
         return shape_of(parameter, self.features, intercept=self.intercept)
 
     def _has_intercept(self, parameter: Parameter) -> bool:
-        return self.intercept and parameter.takes_intercept
+        return parameter.has_intercept(self.intercept)
 
 
 class SampledObjective(Objective):

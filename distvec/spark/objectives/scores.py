@@ -44,9 +44,12 @@ class Request:
     names: tuple[str, ...] = ()
     """Of the columns that the features come from, if they are several."""
 
-    def extra(self, parameter: Parameter) -> bool:
-        """Whether it has a row for the intercept."""
-        return self.intercept and parameter.takes_intercept
+    def rows_of(self, parameter: Parameter, length: int, columns: Ints) -> Ints:
+        """Which of its ``length`` rows are needed for the features ``columns``."""
+        if not parameter.is_of_features:
+            return np.arange(length)
+        has_intercept = parameter.has_intercept(self.intercept)
+        return np.append(columns, length - 1) if has_intercept else columns
 
 
 def empty_answer(request: Request) -> Floats:
@@ -89,7 +92,7 @@ def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.
         columns, is_known = _places(client, arrays.coordinates, columns)
         matrix = matrix if is_known.all() else matrix[:, is_known]
     pulled = tuple(
-        _pull(client, array, columns, intercept=request.extra(one))
+        _pull(client, request, one, array, columns)
         for one, array in zip(request.loss.parameters, arrays.parameters, strict=True)
     )
     unlabelled = Rows(matrix, np.zeros(len(batch)))
@@ -108,10 +111,12 @@ def _places(
     return places[is_known], is_known
 
 
-def _pull(client: Client | None, array: Any, columns: Ints, *, intercept: bool) -> Values:
+def _pull(
+    client: Client | None, request: Request, parameter: Parameter, array: Any, columns: Ints
+) -> Values:
     """The rows of a parameter for ``columns``, and the intercept's."""
     length = len(array) if client is None else array.type.space.length
-    coordinates = np.append(columns, length - 1) if intercept else columns
+    coordinates = request.rows_of(parameter, length, columns)
     if client is None:
         found: Values = array[coordinates]
         return found

@@ -77,7 +77,7 @@ def local_rows(loss, x, columns, label, *, weighted, offset):
         columns["weight"][order] if weighted else None,
         columns["offset"][order] if offset else None,
         columns["group"][order] if loss.order == "group" else None,
-        columns["event"][order] if loss.order == "time" else None,
+        columns["event"][order] if loss.takes_events else None,
     )
 
 
@@ -100,6 +100,7 @@ CASES = {
     "factors": (losses.FactorizationMachine(2), "signs", {"weight": "weight"}, True),
     "ranking": (losses.PairwiseRanking(), "real", {"group": "group"}, False),
     "cox": (losses.Cox(), "time", {"event": "event", "weight": "weight"}, False),
+    "weibull": (losses.Weibull(), "time", {"event": "event", "weight": "weight"}, True),
     "given": (fourth_power, "real", {"weight": "weight"}, True),
     "derived": (log_cosh(scale=2.0), "real", {}, True),
     "block": (two_of, "real", {"weight": "weight"}, False),
@@ -123,7 +124,7 @@ def test_any_loss_is_what_it_is_in_one_process_in_both_modes(ps, data, name):
         value, gradient = objective(given)
         sums = objective.loss.sums(rows, tuple(arrays), intercept=intercept)
         flat = [
-            one[:-1] if objective._has_intercept(p) else one
+            one[: one.shape[0] - objective._has_intercept(p) if p.is_of_features else 0]
             for one, p in zip(arrays, objective.loss.parameters, strict=True)
         ]
         expected = sums.value / sums.weight + 0.125 * sum(float(np.vdot(a, a)) for a in flat)
