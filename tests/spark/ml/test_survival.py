@@ -72,5 +72,5 @@ def test_params(ps, times):
             AFTSurvivalRegression(quantileProbabilities=wrong)
     with pytest.raises(ValueError, match="the event is 2; allowed are 1"):
         AFTSurvivalRegression().fit(times.withColumn("censor", times.censor + 1.0))
-    with pytest.raises(ValueError, match="the label is -.*takes labels above 0"):
+    with pytest.raises(ValueError, match=r"the label is -.*takes labels above 0"):
         AFTSurvivalRegression().fit(times.withColumn("label", -times.label))
