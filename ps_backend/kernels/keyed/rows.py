@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.kernels.kernel import in_parts
-from ps_backend.kernels.keyed.index import KeyIndex, RangeIndex
+from ps_backend.kernels.keyed.index import KeyIndex, RangeIndex, kept_of
 from ps_backend.kernels.numpy_loops import address_of
 from ps_backend.program import initializers
 from ps_backend.program.initializers import Constant, Fill, Normal
@@ -160,8 +160,7 @@ class RowStore:
         starts = np.cumsum(counts) - counts
         if self._size and len(mask):
             self._move_kept(np.ascontiguousarray(mask), starts)
-        ends = np.concatenate(([0], np.cumsum(mask)))
-        left = ends[starts + counts] - ends[starts]
+        left = kept_of(mask, counts)
         for bucket in np.flatnonzero(left < counts).tolist():
             count, room = int(left[bucket]), int(self._room[bucket])
             if room > count + count // _MOST_SPARE:
@@ -236,18 +235,20 @@ class RowStore:
 
     def _resize(self, bucket: int, room: int) -> None:
         """Make the block of a bucket one of so many rows; those that fit stay, others are zeros."""
-        size = room * self._size
-        block, before = self._blocks[bucket], 0
-        if block is None:
-            block = self._blocks[bucket] = np.zeros(size + self._spare, np.uint8)
-        else:
-            before = int(self._addresses[bucket]) - address_of(block)
-            block.resize(size + self._spare if room else 0, refcheck=False)
+        size, old = room * self._size, self._blocks[bucket]
+        kept = min(room, int(self._room[bucket])) * self._size
+        before = 0 if old is None else int(self._addresses[bucket]) - address_of(old)
+        if old is not None and kept < size:
+            block = old
+            block.resize(size + self._spare, refcheck=False)
+        else:  # a smaller block moves: between those that stay, parts of pages would be free
+            block = self._blocks[bucket] = np.zeros(size + self._spare if room else 0, np.uint8)
         address = address_of(block)
         start = -address % self._spare if self._spare else 0
-        if room and start != before and (kept := min(room, int(self._room[bucket])) * self._size):
-            block[start : start + kept] = block[before : before + kept]
-            block[start + kept : before + kept] = 0
+        if old is not None and kept and (block is not old or start != before):
+            block[start : start + kept] = old[before : before + kept]
+            if block is old:
+                block[start + kept : before + kept] = 0
         self._addresses[bucket] = address + start
         self._room[bucket] = room
 
