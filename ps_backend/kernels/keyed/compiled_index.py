@@ -102,6 +102,29 @@ def find(keys: Any, count: Any, directory: Any, locations: Any) -> None:
 
 
 @_compiled
+def remove(keys: Any, count: Any, directory: Any) -> Any:
+    """Take the entries of keys out, and return how many were there.
+
+    Those behind an entry that are not at home move one place back.
+    """
+    nearer = _1 << _FAR
+    removed: Any = 0
+    for i in range(count):
+        _ask_for_home(_mixed(load_64(keys + min(i + _AHEAD, count - 1) * _WORD)), directory)
+        mixed = _mixed(load_64(keys + i * _WORD))
+        place, there, wanted, _ = _look(mixed, directory)
+        if there == wanted:
+            behind = load_64(place + _WORD)
+            while behind >> _FAR > _1:
+                store_64(place, behind - nearer)
+                place += _WORD
+                behind = load_64(place + _WORD)
+            store_64(place, _0)
+            removed += 1
+    return removed
+
+
+@_compiled
 def count_missing(keys: Any, count: Any, locations: Any, missing: Any) -> None:
     """Add to ``missing``, of each bucket, the keys whose location is -1."""
     for i in range(count):
@@ -161,12 +184,14 @@ def insert(
 def rebuild(rows: Any, new_rows: Any, count: Any, slots: Any) -> Any:
     """Put the entries of some tables into others, empty ones; ``slots``, if not 0, renumbers them.
 
-    ``rows`` are addresses of rows of a directory, ``new_rows`` is that of as many rows. Entries
-    whose new number is -1 are left out. Returns of how many tables, counted from the first, all
-    entries have found a place near their homes.
+    ``rows`` are addresses of rows of a directory, ``new_rows`` is that of as many rows; ``slots``
+    that of as many addresses, at each of which are the numbers of one table. Entries whose new
+    number is -1 are left out. Returns of how many tables, counted from the first, all entries have
+    found a place near their homes.
     """
     for k in range(count):
-        if not _rebuild(load_integer(rows + k * _WORD), new_rows + k * _ROW, slots):
+        numbers = load_integer(slots + k * _WORD) if slots != 0 else slots
+        if not _rebuild(load_integer(rows + k * _WORD), new_rows + k * _ROW, numbers):
             return k
     return count
 
@@ -244,3 +269,17 @@ def keys_from(directory: Any, begin: Any, end: Any, first: Any, starts: Any, key
             if entry != _0 and slot >= low:
                 rest = (_spread_of(entry, place, bits) >> halved) * inverse
                 store_64(out + slot * _WORD, _unmixed((np.uint64(bucket) << _REST) | rest))
+
+
+@_compiled
+def mark_slots(directory: Any, buckets: Any, starts: Any, marks: Any) -> None:
+    """Set ``marks[starts[b] + slot]`` of each key of each bucket."""
+    for bucket in range(buckets):
+        row = directory + bucket * _ROW
+        table, bits = load_integer(row), load_64(row + 16)
+        slot_mask = (_1 << (bits + _FACTOR_BITS)) - _1
+        first = marks + load_integer(starts + bucket * _WORD)
+        for place in range(load_integer(row + 24)):
+            entry = load_64(table + place * _WORD)
+            if entry != _0:
+                store_8(first + np.int64(entry & slot_mask), np.uint8(1))

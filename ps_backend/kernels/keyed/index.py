@@ -36,6 +36,15 @@ _FIND_WORK = 100
 """Additions that take as long as to look up a key."""
 
 
+def kept_of(mask: Mask, counts: Integers) -> Integers:
+    """How many ``mask``, of so many slots of each bucket, names of each bucket."""
+    left, held = np.zeros(BUCKETS, np.int64), np.flatnonzero(counts)
+    if len(held):
+        starts = np.cumsum(counts) - counts
+        left[held] = np.add.reduceat(mask, starts[held], dtype=np.int64)
+    return left
+
+
 class KeyIndex:
     """The keys that one server holds of a keyed space, and their slots.
 
@@ -46,7 +55,10 @@ class KeyIndex:
 
     def __init__(self) -> None:
         self.counts = np.zeros(BUCKETS, np.int64)
-        """Keys of each bucket; the caller does not write to it."""
+        """Slots of each bucket that keys have, or had when they were removed; the caller does not
+        write to it."""
+        self.removed = 0
+        """Slots whose key was removed. Keys are not in order until ``keep`` has left these out."""
         self._nothing = np.zeros(int(places_of(np.array(0))), np.uint64)
         self._tables: list[npt.NDArray[np.uint64]] = [self._nothing] * BUCKETS
         self._directory = empty_directory(self._nothing)
@@ -56,7 +68,7 @@ class KeyIndex:
 
     def __len__(self) -> int:
         """Keys in all."""
-        return int(self.counts.sum())
+        return int(self.counts.sum()) - self.removed
 
     @property
     def nbytes(self) -> int:
@@ -148,27 +160,51 @@ class KeyIndex:
         before = int(ends[begin] - self.counts[begin])
         return keys[low - before : high - before]
 
-    def keep(self, mask: Mask) -> None:
-        """Forget the keys that ``mask``, in the order of ``keys_in_order``, does not name.
+    def remove(self, keys: Integers) -> int:
+        """Forget keys; how many were there. Slots stay as they are, of which some have no key."""
+        from ps_backend.kernels.keyed import compiled_index
 
-        The others keep their order, and get the slots from 0 on.
-        """
-        if len(mask) != len(self):
-            raise ValueError(f"a mask of {len(mask)} for {len(self)} keys")
+        removed: int = compiled_index.remove(
+            address_of(keys), len(keys), address_of(self._directory)
+        )
+        self.removed += removed
         self._latest = None
-        ends = np.cumsum(self.counts)
-        for bucket in np.flatnonzero(self.counts):
-            chosen = mask[ends[bucket] - self.counts[bucket] : ends[bucket]]
-            if not chosen.all():
-                self._keep(bucket, chosen)
+        return removed
 
-    def _keep(self, bucket: np.integer, chosen: Mask) -> None:
-        """Renumber the chosen keys of one bucket, and forget the others."""
-        slots = np.where(chosen, np.cumsum(chosen) - 1, MISSING)
-        count = np.count_nonzero(chosen)
-        buckets = np.array([bucket])
-        self._replace(buckets, sizes_for(buckets, np.array([count])), slots)
-        self.counts[bucket] = count
+    def slots_in_use(self) -> Mask:
+        """Of each slot, by bucket, whether a key has it. A way through all tables."""
+        from ps_backend.kernels.keyed import compiled_index
+
+        starts = np.cumsum(self.counts) - self.counts
+        mask = np.zeros(int(self.counts.sum()), np.bool_)
+        where = address_of(starts), address_of(mask)
+        compiled_index.mark_slots(address_of(self._directory), BUCKETS, *where)
+        return mask
+
+    def keep(self, mask: Mask) -> None:
+        """Forget the keys in slots that ``mask``, by bucket and slot, does not name.
+
+        It names none of a removed key. The others keep their order, and get the slots from 0 on.
+        """
+        if len(mask) != self.counts.sum():
+            raise ValueError(f"a mask of {len(mask)} for {self.counts.sum()} keys")
+        self._latest, self.removed = None, 0
+        self._keep(mask)
+
+    def _keep(self, mask: Mask) -> None:
+        """Renumber the slots that ``mask`` names, and forget the others."""
+        counts, left = self.counts, kept_of(mask, self.counts)
+        ends = np.cumsum(counts)
+        for low in range(0, BUCKETS, _TOGETHER):
+            some = slice(low, low + _TOGETHER)
+            first = int(ends[low] - counts[low])
+            chosen = mask[first : ends[some][-1]]
+            before = np.repeat(np.cumsum(left[some]) - left[some], counts[some])
+            slots = np.where(chosen, np.cumsum(chosen) - 1 - before, MISSING)
+            addresses = address_of(slots) + _ENTRY * (ends - counts - first)
+            buckets = low + np.flatnonzero(left[some] < counts[some])
+            self._replace(buckets, sizes_for(buckets, left[buckets]), addresses[buckets])
+        self.counts = left
 
     def _keys_from(self, first: Integers, begin: int = 0, end: int = BUCKETS) -> Integers:
         """The keys of slots from ``first`` on of the buckets of a range, by bucket and slot."""
@@ -203,11 +239,15 @@ class KeyIndex:
         return np.where(counts > self._room, sizes_for(_ALL, counts), self._sizes)
 
     def _replace(self, buckets: Integers, sizes: Integers, slots: Integers | None = None) -> None:
-        """Move buckets into tables of these sizes, or of such as no entry is far from home in."""
+        """Move buckets into tables of these sizes, or of such as no entry is far from home in.
+
+        ``slots``: for each bucket the address of new numbers of its slots.
+        """
         low = 0
         while low < len(buckets):
             together = slice(low, low + _TOGETHER)
-            low += self._replace_some(buckets[together], sizes[together], slots)
+            renumbered = None if slots is None else slots[together]
+            low += self._replace_some(buckets[together], sizes[together], renumbered)
             if low < min(together.stop, len(buckets)):
                 self._check_no_malice(int(buckets[low]), int(sizes[low]))
                 sizes[low] += 1
@@ -225,12 +265,8 @@ class KeyIndex:
         new[:, FACTOR:] = forms_of(np.maximum(sizes, 0))
         rows = address_of(self._directory) + buckets.astype(np.int64) * self._directory.strides[0]
         renumbered = 0 if slots is None else address_of(slots)
-        if empty.any():
-            done = len(buckets)
-        else:
-            done = compiled_index.rebuild(
-                address_of(rows), address_of(new), len(buckets), renumbered
-            )
+        where = address_of(rows), address_of(new)
+        done: int = compiled_index.rebuild(*where, len(buckets), renumbered)
         moved = buckets[:done]
         for bucket, table in zip(moved.tolist(), tables, strict=False):
             self._tables[bucket] = table
@@ -249,8 +285,9 @@ class KeyIndex:
 
     def _forget_from(self, counts: Integers) -> None:
         """Take back what was inserted since buckets had so many keys."""
-        for bucket in np.flatnonzero(self.counts > counts):
-            self._keep(bucket, np.arange(self.counts[bucket]) < counts[bucket])
+        starts = np.cumsum(self.counts) - self.counts
+        slots = np.arange(self.counts.sum()) - np.repeat(starts, self.counts)
+        self._keep(slots < np.repeat(counts, self.counts))
 
 
 _SLOT_BITS = 32

@@ -28,8 +28,9 @@ Mask = npt.NDArray[np.bool_]
 ByBucket = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
-_SLOT = 0xFFFFFFFF
-"""The bits of a location that are the slot; those above are the bucket."""
+_LEAST_USED = 8
+"""Slots of removed keys are left out when they are more than one to so many keys: so a removed key
+costs the same however many there are."""
 _MARK_BITS = 62
 _SPACE_BYTES = 1 << 16
 """Counted for a space besides its keys and rows."""
@@ -68,7 +69,7 @@ class KeyList:
     keys: Keys
     locations: Locations | None = None
     removals: int = -1
-    """How often keys had been removed from the space by then: slots change with that."""
+    """Of the space by then: locations have changed since if it is another one now."""
     version: int = -1
     """Of the space by then: what was missing may have come since."""
     room: Reservation | None = None
@@ -102,6 +103,7 @@ class KeyedSpace:
         self.mark = 1 + secrets.randbits(_MARK_BITS)
         """Of its content: another one after each change, and in each space."""
         self.removals = 0
+        """One more whenever locations change."""
         self.counts = Counts()
         self.most_bytes = most_bytes
         self.admission = admission
@@ -152,6 +154,7 @@ class KeyedSpace:
         with self.lock:
             if number in self.arrays:
                 return
+            self.leave_out()
             counts = self.index.counts
             kept = self._reserve(
                 array.store.bytes_for(counts), f"an array of {len(self.index)} keys"
@@ -268,22 +271,14 @@ class KeyedSpace:
             raise
 
     def keep(self, mask: Mask) -> None:
-        """Remove the keys where ``mask``, in the order of buckets and slots, is false.
+        """Remove the keys where ``mask``, in the order of the layout, is false.
 
-        The caller holds the lock.
+        The caller holds the lock, and has looked at ``check_version``.
         """
         removed = int(len(mask) - np.count_nonzero(mask))
-        if not removed:
-            return
-        counts = self.index.counts.copy()
-        for array in self.arrays.values():
-            array.store.keep(mask, counts)
-        self.index.keep(mask)
-        self.counts.evicted += removed
-        self.version += 1
-        self.removals += 1
-        self.mark += 1
-        self._settle(None)
+        if removed:
+            self._note_removal(removed)
+            self._keep_slots(mask)
 
     def remove(self, keys: Keys) -> None:
         """Remove those of ``keys`` that are here. The caller holds the lock.
@@ -292,20 +287,45 @@ class KeyedSpace:
         """
         if isinstance(self.index, RangeIndex):
             raise InvalidProgram("the keys of a range cannot be removed")
-        locations = self.index.find(keys)
-        there = locations[locations >= 0]
-        first = np.cumsum(self.index.counts) - self.index.counts
-        mask = np.ones(len(self.index), np.bool_)
-        mask[first[there >> 32] + (there & _SLOT)] = False
-        self.keep(mask)
+        removed = self.index.remove(keys)
+        if not removed:
+            return
+        self._note_removal(removed)
+        if self.index.removed * _LEAST_USED > len(self.index):
+            self.leave_out()
+
+    def _note_removal(self, count: int) -> None:
+        self.counts.evicted += count
+        self.version += 1
+        self.removals += 1
+        self.mark += 1
+
+    def leave_out(self) -> None:
+        """Have no slots whose key was removed: a way through all. The caller holds the lock.
+
+        Locations change, and the layout does not: what is there keeps its order.
+        """
+        if isinstance(self.index, KeyIndex) and self.index.removed:
+            self._keep_slots(self.index.slots_in_use())
+
+    def _keep_slots(self, mask: Mask) -> None:
+        """Keep the rows, and keys if there are some still, of slots that ``mask`` names."""
+        counts = self.index.counts.copy()
+        for array in self.arrays.values():
+            array.store.keep(mask, counts)
+        self.index.keep(mask)
+        self.removals += 1
+        self._settle(None)
 
     def check_version(self, version: int) -> None:
-        """Raise ``LayoutChanged`` unless this is the ``version``. The caller holds the lock."""
+        """Raise ``LayoutChanged`` unless this is the ``version``; from then on the slots are those
+        of the layout. The caller holds the lock."""
         if version != self.version:
             raise LayoutChanged(
                 "keys were inserted or removed meanwhile: the layout has version "
                 f"{self.version}, not {version}; read the arrays again"
             )
+        self.leave_out()
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -374,6 +394,7 @@ def take_snapshot(
         about = SpaceCopy(space.state, space.mark, rows, tuple(space.arrays))
         if space.mark == known:
             return SpaceSnapshot(about)
+        space.leave_out()
         types = {number: (_KEY, count)}
         types |= {array: (one.type, count) for array, one in space.arrays.items()}
         if counters is not None:

@@ -108,12 +108,23 @@ def test_beside_a_dict(data):
             mask = np.arange(len(index)) % every == 0
             counts = index.counts.copy()
             kept = set(np.array(plain.keys)[mask].tolist())
+            if data.draw(st.booleans()):
+                remove(index, np.array(plain.keys, np.int64), mask)
             index.keep(mask)
             for store in stores:
                 store.keep(mask, counts)
             plain.buckets = [[key for key in bucket if key in kept] for bucket in plain.buckets]
             plain.rows = [{k: v for k, v in rows.items() if k in kept} for rows in plain.rows]
         agree(index, stores, plain)
+
+
+def remove(index, keys, mask):
+    before = index.find(keys)
+    assert index.remove(keys[~mask]) == np.count_nonzero(~mask)
+    assert index.remove(keys[~mask]) == 0
+    assert index.find(keys).tolist() == np.where(mask, before, -1).tolist()
+    assert len(index) == np.count_nonzero(mask)
+    assert index.slots_in_use().tolist() == mask.tolist()
 
 
 def read(stores, locations, keys):
