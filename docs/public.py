@@ -10,6 +10,7 @@ MODULES = (
     "distvec",
     "distvec.spark",
     "distvec.spark.ml.classification",
+    "distvec.spark.ml.clustering",
     "distvec.spark.ml.regression",
     "distvec.losses",
     "distvec.testing",

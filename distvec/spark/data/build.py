@@ -158,7 +158,9 @@ class Collector:
         rows = read_features(batch.column("features"), self.names)
         if self.batches and rows.size != self.batches[0].size:
             raise BadRow(0, sizes_differ(rows.size, self.batches[0].size))
-        labels = read_numbers(batch.column("label"), "label")
+        has_labels = "label" in batch.schema.names
+        places = np.arange(self.count, self.count + batch.num_rows, dtype=np.float64)
+        labels = read_numbers(batch.column("label"), "label") if has_labels else places
         if (bad := self.rule.first_bad(labels)) is not None:
             raise BadRow(*bad)
         if self.rule.gathers:
@@ -173,7 +175,8 @@ class Collector:
         self.labels.append(encoded)
         for name, values in along.items():
             self.along.setdefault(name, []).append(values)
-        self.digests.append(row_digests(rows, encoded, *along.values()))
+        known = (encoded, *along.values()) if has_labels else along.values()
+        self.digests.append(row_digests(rows, *known))
 
     def _learn(self, labels: Floats) -> None:
         values, first = np.unique(labels, return_index=True)

@@ -34,7 +34,7 @@ class Columns:
     """Names of the columns of a data set; None: there is none."""
 
     features: str | tuple[str, ...] = "features"
-    label: str = "label"
+    label: str | None = "label"
     weight: str | None = None
     offset: str | None = None
     group: str | None = None
@@ -57,7 +57,9 @@ def select_columns(data: DataFrame, columns: Columns, order: str = "") -> DataFr
 
     Rows of a group, or of one time, are in one partition; times ascend with the partitions.
     """
-    chosen = [feature_column(data, columns.features), _number(data, columns.label, "label")]
+    chosen = [feature_column(data, columns.features)]
+    if columns.label is not None:
+        chosen.append(_number(data, columns.label, "label"))
     for name, column in columns.along.items():
         chosen.append((_group if name == "group" else _number)(data, column, name))
     rows = data.select(*chosen)
@@ -219,6 +221,8 @@ def check_data(data: DataFrame, ps: TaskSession) -> None:
 
 def check_columns(loss: Loss, columns: Columns) -> None:
     """Refuse columns that the loss has no use for, and the lack of one that it needs."""
+    if loss.needs_labels and columns.label is None:
+        raise ValueError(f"label=None: {loss} needs labels; name their column: label=...")
     if loss.order == "group" and columns.group is None:
         raise ValueError(f"{loss} ranks within groups; name their column: group=...")
     if loss.order != "group" and columns.group is not None:

@@ -17,6 +17,7 @@ from pyspark.sql.utils import is_remote
 from distvec.array.core.handle import Handle
 from distvec.losses import RowLoss, Softmax, Weibull
 from distvec.losses.classification import Logistic
+from distvec.losses.clustering import Quantization
 from distvec.losses.input_rows import Features
 from distvec.losses.loss import MARGINS, PREDICTIONS, PROBABILITIES, Loss, warn_renamed
 from distvec.objectives import model as models
@@ -30,6 +31,7 @@ from ps_backend.program.types import FLOATS
 
 if TYPE_CHECKING:
     from pyspark.ml.classification import LogisticRegressionModel
+    from pyspark.ml.clustering import KMeansModel
     from pyspark.ml.util import JavaMLWritable
 
 _CLASSIFICATION = "org.apache.spark.ml.classification"
@@ -46,6 +48,8 @@ def model_in_mllib(model: models.Model) -> JavaMLWritable:
     loss = model.loss
     check_loss(loss)
     local = model.whole().numpy()
+    if isinstance(loss, Quantization):
+        return _clusters(np.asarray(local.coefficients, np.float64).T, loss.measure)
     if isinstance(loss, Weibull):
         x, scale = local.coefficients, math.exp(float(local.x["log_scale"][0]))
         coefficients = np.asarray(x["w"], np.float64)
@@ -77,7 +81,7 @@ def in_mllib(kind: Any, coefficients: np.ndarray, *numbers: Any) -> JavaMLWritab
 def check_loss(loss: Loss) -> None:
     """``NotImplementedError`` for losses of which MLlib has no model."""
     known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")
-    if not known and not isinstance(loss, Softmax | Weibull):
+    if not known and not isinstance(loss, Softmax | Weibull | Quantization):
         raise NotImplementedError(
             f"MLlib has no model for {loss}; Logistic, Softmax, hinges, losses of real labels and "
             "Weibull can be exported; save any other with model.save(path)"
@@ -95,6 +99,21 @@ def _softmax(table: np.ndarray, intercepts: np.ndarray) -> LogisticRegressionMod
     args = (_py2java(context, matrix), _py2java(context, DenseVector(intercepts)), classes, True)
     made = _class(f"{_CLASSIFICATION}.LogisticRegressionModel")(_uid("logreg"), *args)
     return LogisticRegressionModel._from_java(made)
+
+
+def _clusters(centers: np.ndarray, measure: str) -> KMeansModel:
+    from pyspark.ml.clustering import KMeansModel
+    from pyspark.mllib.common import _py2java
+    from pyspark.mllib.linalg import DenseVector
+
+    context = _context()
+    gateway: Any = context._gateway
+    vectors = gateway.new_array(_class("org.apache.spark.mllib.linalg.Vector"), len(centers))
+    for k, center in enumerate(centers):
+        vectors[k] = _py2java(context, DenseVector(center))
+    old = _class("org.apache.spark.mllib.clustering.KMeansModel")(vectors, measure, 0.0, -1)
+    made = _class("org.apache.spark.ml.clustering.KMeansModel")(_uid("kmeans"), old)
+    return KMeansModel._from_java(made)
 
 
 def _class(name: str) -> Any:

@@ -72,8 +72,9 @@ class Objective(ObjectiveBase):
         penalty for each parameter.
     features : str or list of str, default "features"
         A column of ml vectors or arrays, or several columns of numbers.
-    label : str, default "label"
-        The column of labels, as the loss takes them.
+    label : str or None, default "label"
+        The column of labels, as the loss takes them. None is for losses without labels: the label
+        of a row is its number in its partition.
     weight : str, optional
         The column of row weights, 0 or more.
     offset : str, optional
@@ -175,7 +176,7 @@ class Objective(ObjectiveBase):
         loss: Loss,
         penalty: Penalty | None = None,
         features: str | Sequence[str] = "features",
-        label: str = "label",
+        label: str | None = "label",
         weight: str | None = None,
         offset: str | None = None,
         group: str | None = None,
@@ -202,7 +203,7 @@ class Objective(ObjectiveBase):
         use_driver_python(data)
         self.data = Dataset(data, columns, rule, dtype, loss.order, compact=compact)
         if loss.labels == "signs" and len(self.data.labels) == 1:
-            one_class = label_rules.one_class(label, self.data.labels[0], self.data.rows)
+            one_class = label_rules.one_class(str(label), self.data.labels[0], self.data.rows)
             warnings.warn(one_class, stacklevel=self._stack_of_user)
         self.intercept, self._features = intercept, columns.features
         self.classes = label_rules.classes(rule, self.data.labels)

@@ -146,6 +146,18 @@ class Selection:
             self._coordinates[key] = np.append(places, last) if intercept else places
         return self._coordinates[key]
 
+    @property
+    def features(self) -> Ints:
+        """The global coordinates of the columns of all rows."""
+        return self._columns
+
+    def at_columns(self, table: Values) -> Values:
+        """Of an array over all features and an intercept the rows for these columns."""
+        if self._columns.size == len(table) - 1:
+            return table
+        found: Values = table[np.append(self._columns, len(table) - 1)]
+        return found
+
     def part(self, part: Part, partition: int) -> Selection:
         """Some of these rows, over the columns that they touch."""
         rows = self.rows[_bounds(self.rows, part, partition)]

@@ -1,0 +1,346 @@
+"""K-means over the rows of a data set: first centers, steps of Lloyd's algorithm, last sums.
+
+First centers come from k-means|| (Bahmani, Moseley, Vattani, Kumar, Vassilvitskii: Scalable
+K-Means++, 2012), or are rows at random. A row is drawn by a hash of its features, so draws are the
+same in any partition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from distvec.losses.clustering import COSINE, Quantization, nearest, norms, sums_of, table_of
+from distvec.losses.rows import Floats, Ints, Matrix, Rows
+from distvec.spark.context import PSContext
+from distvec.spark.data.build import Descriptor
+from distvec.spark.data.dataset import Dataset
+from distvec.spark.objectives.evaluation_task import LoadedPartitions, LossSpec
+from distvec.spark.objectives.evaluator import Evaluator, StandingTasks
+from distvec.spark.objectives.partition import Selection
+from distvec.spark.task_session import singleton
+
+_LOCAL_STEPS = 30
+"""Of Lloyd's algorithm on the rows that k-means|| drew, as in MLlib."""
+
+_ROWS = 2048
+
+Keys = npt.NDArray[np.uint64]
+
+# Of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+
+@dataclass(frozen=True)
+class KMeansProblem:
+    """The number of clusters, the distance, and how first centers are chosen."""
+
+    clusters: int
+    measure: str
+    is_random: bool
+    steps: int
+    seed: int
+
+
+class Clusters(NamedTuple):
+    """Centers, one per row, and sums over the rows of the data, by center."""
+
+    centers: Floats
+    iterations: int
+    cost: float
+    sizes: list[int]
+
+
+def fit_clusters(
+    ps: PSContext,
+    data: Dataset,
+    problem: KMeansProblem,
+    *,
+    max_iterations: int,
+    tolerance: float,
+) -> Clusters:
+    """Run k-means until no center moves by more than ``tolerance``.
+
+    Clusters are numbered by their first rows, in the order of the data. ``ValueError`` for a row of
+    zeros and cosines. Costs six short Spark jobs, and then one request per server and step.
+    """
+    centers = data.retry_missing(partial(_first_centers, data, problem))
+    measure, iterations = problem.measure, 0
+    work = LossSpec(Quantization(len(centers), measure), intercept=True)
+    standing = StandingTasks(ps, data, work)
+    ps.standing_tasks.add(standing)
+    evaluator = Evaluator(ps, data, work, standing)
+    try:
+        is_moving = True
+        while is_moving and iterations < max_iterations:
+            found = evaluator.sums((ps.array(table_of(centers, measure)),), None)
+            moved = _moved(centers, found.gradients[0].numpy(), measure)
+            is_moving = bool((_distances(centers, moved, measure) > tolerance).any())
+            centers, iterations = moved, iterations + 1
+    finally:
+        standing.close()
+    return data.retry_missing(partial(_numbered, data, centers, measure, iterations))
+
+
+def _moved(centers: Floats, table: Floats, measure: str) -> Floats:
+    """The means of the rows of each center; one without rows stays."""
+    sums, counts = table[:-1].T, table[-1]
+    sizes = np.linalg.norm(sums, axis=1) if measure == COSINE else counts
+    moves = (counts > 0.0) & (sizes > 0.0)
+    moved = centers.copy()
+    moved[moves] = sums[moves] / sizes[moves, None]
+    return moved
+
+
+def _distances(before: Floats, after: Floats, measure: str) -> Floats:
+    if measure == COSINE:
+        found: Floats = 1.0 - np.einsum("ij,ij->i", before, after)
+        return found
+    return np.asarray(np.linalg.norm(after - before, axis=1))
+
+
+def _numbered(data: Dataset, centers: Floats, measure: str, iterations: int) -> Clusters:
+    """With centers in the order of their first rows; those without rows come last."""
+    parts = data.run_on_blocks(partial(_describe, table_of(centers, measure), measure))
+    firsts = np.array([one.firsts for one in parts])
+    partitions = np.isinf(firsts).all(axis=0) * len(parts) + np.isfinite(firsts).argmax(axis=0)
+    rows = np.append(firsts, np.full((1, len(centers)), np.inf), axis=0)[
+        partitions, np.arange(len(centers))
+    ]
+    order = np.lexsort([rows, partitions])
+    sizes = np.sum([one.sizes for one in parts], axis=0)
+    return Clusters(
+        centers[order],
+        iterations,
+        math.fsum(one.cost for one in parts),
+        [int(sizes[j]) for j in order],
+    )
+
+
+class _Description(NamedTuple):
+    """Of the rows of a partition: by center their number, and the place of the first one."""
+
+    sizes: Ints
+    firsts: Floats
+    cost: float
+
+
+def _describe(table: Floats, measure: str, descriptor: Descriptor) -> _Description:
+    selection = _selection(descriptor)
+    rows = selection.rows
+    found = nearest(rows, selection.at_columns(table), measure)
+    count = table.shape[1]
+    firsts = np.full(count, np.inf)
+    np.minimum.at(firsts, found.places, rows.labels)
+    cost = found.costs.sum() if rows.weights is None else rows.weights @ found.costs
+    return _Description(np.bincount(found.places, minlength=count), firsts, float(cost))
+
+
+# --- first centers --------------------------------------------------------------------------------
+
+
+class _Draws(NamedTuple):
+    """Rows of a partition: the least times come first, equal rows have equal hashes."""
+
+    partition: int
+    times: Floats
+    places: Ints
+    hashes: Keys
+    has_zero_row: bool
+
+
+def _first_centers(data: Dataset, problem: KMeansProblem) -> Floats:
+    """At most ``clusters`` distinct rows, or means of rows. Raises BlockMissing."""
+    if problem.is_random:
+        return _drawn(data, problem, None, 0, problem.clusters)
+    centers = _drawn(data, problem, None, 0, 1)
+    for step in range(1, problem.steps + 1):
+        more = _drawn(data, problem, centers, step, 2 * problem.clusters)
+        if not len(more):
+            break
+        centers = np.vstack([centers, more])
+    if len(centers) <= problem.clusters:
+        return centers
+    table = table_of(centers, problem.measure)
+    counts = np.sum(data.run_on_blocks(partial(_count, table, problem.measure)), axis=0)
+    return _local_centers(centers, counts, problem)
+
+
+def _drawn(
+    data: Dataset, problem: KMeansProblem, centers: Floats | None, step: int, count: int
+) -> Floats:
+    """So many distinct rows at most, drawn by their costs; without centers by their weights."""
+    table = None if centers is None else table_of(centers, problem.measure)
+    draws = data.run_on_blocks(partial(_draw, problem, table, step, count))
+    if any(one.has_zero_row for one in draws):
+        raise ValueError("Cosine distance is not defined for zero-length vectors.")
+    best = sorted(
+        (time, hashed, one.partition, place)
+        for one in draws
+        for time, hashed, place in zip(
+            one.times.tolist(), one.hashes.tolist(), one.places.tolist(), strict=True
+        )
+    )
+    chosen: dict[int, tuple[int, int]] = {}
+    for _, hashed, partition, place in best:
+        if len(chosen) < count:
+            chosen.setdefault(hashed, (partition, place))
+    taken: dict[tuple[int, int], Floats] = {}
+    for found in data.run_on_blocks(partial(_take, list(chosen.values()))):
+        taken |= found
+    rows = np.array([taken[place] for place in chosen.values()]).reshape(len(chosen), data.size)
+    if problem.measure == COSINE:
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
+
+
+def _draw(
+    problem: KMeansProblem, table: Floats | None, step: int, count: int, descriptor: Descriptor
+) -> _Draws:
+    """The first rows of a race in which each has an exponential time with the rate of its cost."""
+    selection = _selection(descriptor)
+    rows = selection.rows
+    if problem.measure == COSINE and not norms(rows).all():
+        nothing = np.zeros(0)
+        return _Draws(descriptor.partition, nothing, nothing.astype(int), nothing.view("u8"), True)
+    hashes = _hashes(rows.matrix, selection.features)
+    rates = np.ones(len(rows)) if rows.weights is None else rows.weights
+    if table is not None:
+        rates = rates * nearest(rows, selection.at_columns(table), problem.measure).costs
+    elif problem.is_random:
+        rates = np.ones(len(rows))
+    uniform = _uniforms(hashes, descriptor.partition, problem.seed, step)
+    with np.errstate(divide="ignore"):
+        times = -np.log1p(-uniform) / rates
+    order = np.argsort(times, kind="stable")
+    order = order[np.isfinite(times[order])]
+    _, firsts = np.unique(hashes[order], return_index=True)
+    order = order[np.sort(firsts)[:count]]
+    return _Draws(descriptor.partition, times[order], order, hashes[order], False)
+
+
+def _take(
+    chosen: Sequence[tuple[int, int]], descriptor: Descriptor
+) -> dict[tuple[int, int], Floats]:
+    """The features of rows, by partition and place."""
+    selection = _selection(descriptor)
+    found = {}
+    for partition, place in chosen:
+        if partition == descriptor.partition:
+            row = selection.rows.matrix[place : place + 1]
+            found[partition, place] = np.zeros(descriptor.features)
+            dense = row if isinstance(row, np.ndarray) else row.toarray()
+            found[partition, place][selection.features] = dense[0]
+    return found
+
+
+def _count(table: Floats, measure: str, descriptor: Descriptor) -> Ints:
+    """The number of rows with a weight of each center, as in MLlib."""
+    selection = _selection(descriptor)
+    places = nearest(selection.rows, selection.at_columns(table), measure).places
+    weights = selection.rows.weights
+    return np.bincount(places if weights is None else places[weights > 0.0], None, table.shape[1])
+
+
+def _selection(descriptor: Descriptor) -> Selection:
+    loaded = singleton(LoadedPartitions).get(descriptor.path)
+    return loaded.selection(None, descriptor.partition)
+
+
+def _local_centers(points: Floats, counts: Ints, problem: KMeansProblem) -> Floats:
+    """Centers of weighted points in memory: greedy k-means++, then Lloyd's algorithm."""
+    weights = counts.astype(np.float64)
+    rows = Rows(points, np.zeros(len(points)), weights)
+    centers = points[_spread(points, weights, problem)]
+    for _ in range(_LOCAL_STEPS):
+        table = table_of(centers, problem.measure)
+        moved = _moved(centers, sums_of(rows, table, problem.measure).gradients[0], problem.measure)
+        if (moved == centers).all():
+            break
+        centers = moved
+    return centers
+
+
+def _spread(points: Floats, weights: Floats, problem: KMeansProblem) -> list[int]:
+    """Numbers of points, far from one another: each is the best of some draws by cost."""
+    random = np.random.default_rng(problem.seed)
+    trials = 2 + int(math.log(problem.clusters))
+    far = points - points.mean(axis=0)
+    squares = np.square(far).sum(axis=1)
+    chosen = [_draw_one(random, weights)]
+
+    def costs_of(places: Sequence[int]) -> Floats:
+        distances = squares - 2.0 * far[places] @ far.T + squares[places, None]
+        distances[np.arange(len(places)), places] = 0.0
+        found: Floats = np.maximum(distances, 0.0)
+        return found
+
+    costs = costs_of(chosen)[0]
+    while len(chosen) < problem.clusters:
+        rates = weights * costs
+        if not rates.sum() > 0.0:  # points without weight are left
+            rates = np.where(costs > 0.0, 1.0, 0.0)
+        places = [_draw_one(random, rates) for _ in range(trials)]
+        reduced = np.minimum(costs, costs_of(places))
+        best = int(np.argmin(reduced @ weights))
+        chosen.append(places[best])
+        costs = reduced[best]
+    return chosen
+
+
+def _draw_one(random: np.random.Generator, rates: Floats) -> int:
+    sums = np.cumsum(rates)
+    place = int(np.searchsorted(sums, random.random() * sums[-1], side="right"))
+    return min(place, int(np.flatnonzero(rates)[-1]))
+
+
+def _hashes(matrix: Matrix, features: Ints) -> Keys:
+    """Of each row's features."""
+    factors = _mix(features.astype(np.uint64) + np.uint64(1)) | np.uint64(1)
+    if isinstance(matrix, np.ndarray):
+        found = np.empty(len(matrix), np.uint64)
+        for start in range(0, len(matrix), _ROWS):
+            part = slice(start, start + _ROWS)
+            found[part] = _folded(matrix[part]) @ factors
+        return found
+    elements = _folded(matrix.data) * factors[matrix.indices]
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(elements)])
+    of_rows: Keys = sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
+    return of_rows
+
+
+def _folded(values: npt.NDArray[np.float64]) -> Keys:
+    """The bits of numbers, those of the exponent also at the other end."""
+    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
+    return bits ^ (bits >> np.uint64(32))
+
+
+def _uniforms(hashes: Keys, partition: int, seed: int, step: int) -> Floats:
+    """A number in [0, 1) for each row; of equal rows all but the first also by their place."""
+    order = np.argsort(hashes, kind="stable")
+    ranked = hashes[order]
+    begins = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
+    lengths = np.diff(begins, append=ranked.size)
+    ranks = np.empty(ranked.size, np.int64)
+    ranks[order] = np.arange(ranked.size) - np.repeat(begins, lengths)
+    own = np.where(ranks > 0, (ranks << 20) + partition + 1, 0).astype(np.uint64)
+    salt = _mix(np.array([seed % 2**64], np.uint64)) + np.uint64(step)
+    keys = _mix(_mix(hashes + _mix(salt * _GOLDEN)) + own * _GOLDEN)
+    return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(numbers: Keys) -> Keys:
+    """A bijection in which each bit of a number depends on all."""
+    numbers = numbers.copy()
+    for shift, factor in _FACTORS:
+        numbers ^= numbers >> np.uint64(shift)
+        numbers *= np.uint64(factor)
+    numbers ^= numbers >> np.uint64(31)
+    return numbers
