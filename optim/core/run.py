@@ -372,16 +372,28 @@ def _progress_bar(progress: Progress, total: int) -> Iterator[Callable[[State], 
     elif not progress:
         yield lambda state: None
     else:
-        try:
-            tqdm = importlib.import_module("tqdm").tqdm
-        except ImportError:
-            warnings.warn("progress=True needs tqdm: pip install tqdm", stacklevel=4)
-            yield lambda state: None
-            return
-        with tqdm(total=total, unit="iteration", file=sys.stderr) as bar:
+        with progress_bar(total) as show:
+            yield lambda state: show(
+                state.iteration, value=state.value, gradient=state.gradient_norm
+            )
 
-            def show(state: State) -> None:
-                bar.set_postfix(value=state.value, gradient=state.gradient_norm, refresh=False)
-                bar.update(state.iteration - bar.n)
 
-            yield show
+@contextmanager
+def progress_bar(total: int, *, is_shown: bool = True) -> Iterator[Callable[..., None]]:
+    """A function that shows a number of iterations, and numbers by name."""
+    if not is_shown:
+        yield lambda iterations, **numbers: None
+        return
+    try:
+        tqdm = importlib.import_module("tqdm").tqdm
+    except ImportError:
+        warnings.warn("progress=True needs tqdm: pip install tqdm", stacklevel=5)
+        yield lambda iterations, **numbers: None
+        return
+    with tqdm(total=total, unit="iteration", file=sys.stderr) as bar:
+
+        def show(iterations: int, **numbers: float) -> None:
+            bar.set_postfix(**numbers, refresh=False)
+            bar.update(iterations - bar.n)
+
+        yield show

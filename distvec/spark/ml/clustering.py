@@ -18,7 +18,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from distvec.losses.clustering import COSINE, EUCLIDEAN, Quantization, nearest, table_of
 from distvec.losses.rows import Floats, Rows
 from distvec.spark.context import PSContext
-from distvec.spark.ml.fits import ServerEstimator
+from distvec.spark.ml.fits import RowsEstimator
 from distvec.spark.ml.models import MARGIN, ServerModel
 from distvec.spark.ml.params import HasFeatures, Range, at_least, one_of
 from distvec.spark.ml.summary import Training
@@ -55,7 +55,7 @@ class _ClusterParams(_KMeansParams, HasFeatures):
         return self.getDistanceMeasure().lower()
 
 
-class KMeans(ServerEstimator, _ClusterParams, Estimator[Any]):
+class KMeans(RowsEstimator, _ClusterParams, Estimator[Any]):
     """K-means clustering with the Params of MLlib's class.
 
     Parameters
@@ -73,8 +73,9 @@ class KMeans(ServerEstimator, _ClusterParams, Estimator[Any]):
     numbered by their first rows, in the order of the data.
 
     The first centers are rows at random, or come from k-means||, which draws ``2 k`` rows in each
-    of ``initSteps`` steps and clusters them by their weights in the driver. Draws depend on the
-    seed and on the features of rows, so they are the same for any number of partitions.
+    of ``initSteps`` steps and clusters them in the driver. Draws depend on the seed and on the
+    features of rows, so they are the same for any number of partitions. With ``initialModel`` the
+    first centers are those of a model. ``verbose`` shows a progress bar.
 
     Each step of the algorithm is one request to the resident tasks. The rows are read once for all
     param maps of ``fit``. ``solver``, ``maxBlockSizeInMB`` and ``intermediateStorageLevel`` have no
@@ -111,13 +112,30 @@ class KMeans(ServerEstimator, _ClusterParams, Estimator[Any]):
             objective.ps,
             objective.data,
             problem,
+            start=self._start(objective.data.size),
             max_iterations=self.getMaxIter(),
             tolerance=self.getTol(),
+            progress=self.getOrDefault("verbose"),
         )
         fitted = _model_of(found.centers, self._measure, self._features)
         model = self._copyValues(KMeansModel(fitted)._resetUid(self.uid))
         model._training, model._clusters = Training(dataset, []), found
         return model
+
+    def _start(self, features: int) -> Floats | None:
+        """The centers of ``initialModel``; None without one."""
+        model: Model | None = self._given("initialModel")
+        if model is None:
+            return None
+        centers: Floats = np.asarray(model.numpy().coefficients).T
+        if centers.ndim != 2 or not 0 < len(centers) <= self.getK() or centers.shape[1] != features:
+            raise ValueError(
+                f"initialModel={model} does not fit k={self.getK()} and {features:,} features; it "
+                "must be a KMeansModel with at most k centers"
+            )
+        if self._measure == COSINE:
+            centers = centers / np.linalg.norm(centers, axis=1, keepdims=True)
+        return centers
 
 
 def _model_of(centers: Floats, measure: str, features: str | list[str] = "features") -> Model:

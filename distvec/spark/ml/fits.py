@@ -20,7 +20,7 @@ from distvec.losses.loss import as_arrays, as_given
 from distvec.objectives.model import Model as Fitted
 from distvec.objectives.model import Weights
 from distvec.spark.ml.files import Saved, encode_map
-from distvec.spark.ml.params import FitParams, HasFeatures, SettableParams
+from distvec.spark.ml.params import FitParams, HasFeatures, SettableParams, StartParams
 from distvec.spark.objectives.objective import Objective
 from optim import Result
 from ps_backend.durability.checkpoint_directory import names_checkpoint
@@ -29,17 +29,19 @@ from ps_backend.durability.stores import open_store
 ParamMap = dict[Param[Any], Any]
 
 
-class ServerEstimator(SettableParams, FitParams, HasFeatures, Saved):
-    """An estimator that minimizes an objective over the rows, on the servers.
+def _names(kind: type) -> frozenset[str]:
+    """The Params that a class defines itself."""
+    return frozenset(one.name for one in vars(kind).values() if isinstance(one, Param))
+
+
+class RowsEstimator(SettableParams, StartParams, HasFeatures, Saved):
+    """An estimator that is fitted to rows which tasks keep.
 
     Subclasses make the objective, and a model from it. All estimators with the same ``_data_key``
-    may share one objective: the key has the Params that ``_objective`` reads. ``_train`` calls
-    ``_minimize``, which follows the Params that all estimators have.
+    may share one objective: the key has the Params that ``_objective`` reads.
     """
 
-    _own_params: ClassVar[frozenset[str]] = Saved._own_params | {
-        one.name for one in vars(FitParams).values() if isinstance(one, Param)
-    }
+    _own_params: ClassVar[frozenset[str]] = Saved._own_params | _names(StartParams)
     _unsaved_params: ClassVar[frozenset[str]] = frozenset({"initialModel"})
     _is_one_of_many = False
     """Whether other fits share ``checkpointDir``."""
@@ -57,6 +59,41 @@ class ServerEstimator(SettableParams, FitParams, HasFeatures, Saved):
     def _weight(self) -> str | None:
         """The column of weights, if there is one."""
         return self.getOrDefault("weightCol") or None if self.isDefined("weightCol") else None
+
+    def fitMultiple(
+        self, dataset: DataFrame, paramMaps: Sequence[ParamMap]
+    ) -> Iterator[tuple[int, Model]]:
+        """Fit a model for each param map; rows are read once for all maps that allow it.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            The rows.
+        paramMaps : list of dict
+            Params by map.
+
+        Returns
+        -------
+        iterator of (int, Model)
+            Position and model of each map, in any order. Several threads may use it.
+        """
+        estimators = [self.copy(one) for one in paramMaps]
+        for one in estimators:
+            one._is_one_of_many = True
+        fits = _Fits(dataset, estimators)
+        return _FitMultipleIterator(fits.fit, len(paramMaps))
+
+    def _fit(self, dataset: DataFrame) -> Any:
+        return _Fits(dataset, [self]).fit(0)
+
+
+class ServerEstimator(RowsEstimator, FitParams):
+    """An estimator that minimizes an objective over the rows, on the servers.
+
+    ``_train`` calls ``_minimize``, which follows the Params that all such estimators have.
+    """
+
+    _own_params: ClassVar[frozenset[str]] = RowsEstimator._own_params | _names(FitParams)
 
     def _minimize(self, objective: Objective, **options: Any) -> Result:
         """Minimize; ``options`` as ``Objective.minimize`` takes them."""
@@ -101,32 +138,6 @@ class ServerEstimator(SettableParams, FitParams, HasFeatures, Saved):
                 f"initialModel={model} does not fit {objective.loss} over {objective.features:,} "
                 f"features: {error}"
             ) from None
-
-    def fitMultiple(
-        self, dataset: DataFrame, paramMaps: Sequence[ParamMap]
-    ) -> Iterator[tuple[int, Model]]:
-        """Fit a model for each param map; rows are read once for all maps that allow it.
-
-        Parameters
-        ----------
-        dataset : DataFrame
-            The rows.
-        paramMaps : list of dict
-            Params by map.
-
-        Returns
-        -------
-        iterator of (int, Model)
-            Position and model of each map, in any order. Several threads may use it.
-        """
-        estimators = [self.copy(one) for one in paramMaps]
-        for one in estimators:
-            one._is_one_of_many = True
-        fits = _Fits(dataset, estimators)
-        return _FitMultipleIterator(fits.fit, len(paramMaps))
-
-    def _fit(self, dataset: DataFrame) -> Any:
-        return _Fits(dataset, [self]).fit(0)
 
 
 def _with_rows(array: Any, extra: int) -> Any:
@@ -219,7 +230,7 @@ class _Fits:
     slots of the application.
     """
 
-    def __init__(self, dataset: DataFrame, estimators: Sequence[ServerEstimator]) -> None:
+    def __init__(self, dataset: DataFrame, estimators: Sequence[RowsEstimator]) -> None:
         self._dataset, self._estimators = dataset, estimators
         self._lock = threading.Lock()
         self._objectives: dict[Any, Objective] = {}

@@ -156,8 +156,33 @@ def _to_options(value: Any) -> dict[str, Any]:
     raise TypeError(f"must be a dict of options, got {value!r}")
 
 
-class FitParams(Params):
+class StartParams(Params):
     """Params of all estimators of distvec, which MLlib's lack."""
+
+    initialModel: Param[models.Model] = Param(
+        Params._dummy(),
+        "initialModel",
+        "model that the fit starts from; it is not saved",
+        typeConverter=_to_model,
+    )
+    verbose: Param[bool] = Param(
+        Params._dummy(),
+        "verbose",
+        "whether to show a progress bar",
+        typeConverter=TypeConverters.toBoolean,
+    )
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._setDefault(verbose=False)
+
+    def _given(self, name: str) -> Any:
+        """The value of a Param; None without one."""
+        return self.getOrDefault(name) if self.isDefined(name) else None
+
+
+class FitParams(StartParams):
+    """The same of those that minimize an objective by a solver of ``optim``."""
 
     _ranges: ClassVar[Mapping[str, Range]] = {
         "optimizer": Range(_is_optimizer, "one of " + ", ".join(map(repr, METHODS))),
@@ -176,18 +201,6 @@ class FitParams(Params):
         "options of the solver by name, such as {'history': 20}",
         typeConverter=_to_options,
     )
-    initialModel: Param[models.Model] = Param(
-        Params._dummy(),
-        "initialModel",
-        "model that the fit starts from; it is not saved",
-        typeConverter=_to_model,
-    )
-    verbose: Param[bool] = Param(
-        Params._dummy(),
-        "verbose",
-        "whether to show a progress bar",
-        typeConverter=TypeConverters.toBoolean,
-    )
     checkpointDir: Param[str] = Param(
         Params._dummy(),
         "checkpointDir",
@@ -203,11 +216,7 @@ class FitParams(Params):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._setDefault(verbose=False, checkpointInterval=20)
-
-    def _given(self, name: str) -> Any:
-        """The value of a Param; None without one."""
-        return self.getOrDefault(name) if self.isDefined(name) else None
+        self._setDefault(checkpointInterval=20)
 
 
 class HasFeatures(HasFeaturesCol):

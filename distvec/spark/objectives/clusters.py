@@ -25,11 +25,15 @@ from distvec.spark.objectives.evaluation_task import LoadedPartitions, LossSpec
 from distvec.spark.objectives.evaluator import Evaluator, StandingTasks
 from distvec.spark.objectives.partition import Selection
 from distvec.spark.task_session import singleton
+from optim.core.run import progress_bar
 
 _LOCAL_STEPS = 30
 """Of Lloyd's algorithm on the rows that k-means|| drew, as in MLlib."""
 
 _ROWS = 2048
+
+_FEW = 1 << 22
+"""So many numbers come to the driver along with draws; of more only those that are needed."""
 
 Keys = npt.NDArray[np.uint64]
 
@@ -63,15 +67,19 @@ def fit_clusters(
     data: Dataset,
     problem: KMeansProblem,
     *,
+    start: Floats | None,
     max_iterations: int,
     tolerance: float,
+    progress: bool,
 ) -> Clusters:
-    """Run k-means until no center moves by more than ``tolerance``.
+    """Run k-means until no center moves by more than ``tolerance``; None starts by draws.
 
     Clusters are numbered by their first rows, in the order of the data. ``ValueError`` for a row of
-    zeros and cosines. Costs six short Spark jobs, and then one request per server and step.
+    zeros and cosines. Costs some five short Spark jobs, and one request per server and step.
     """
-    centers = data.retry_missing(partial(_first_centers, data, problem))
+    centers = start
+    if centers is None:
+        centers = data.retry_missing(partial(_first_centers, data, problem))
     measure, iterations = problem.measure, 0
     work = LossSpec(Quantization(len(centers), measure), intercept=True)
     standing = StandingTasks(ps, data, work)
@@ -79,11 +87,13 @@ def fit_clusters(
     evaluator = Evaluator(ps, data, work, standing)
     try:
         is_moving = True
-        while is_moving and iterations < max_iterations:
-            found = evaluator.sums((ps.array(table_of(centers, measure)),), None)
-            moved = _moved(centers, found.gradients[0].numpy(), measure)
-            is_moving = bool((_distances(centers, moved, measure) > tolerance).any())
-            centers, iterations = moved, iterations + 1
+        with progress_bar(max_iterations, is_shown=progress) as show:
+            while is_moving and iterations < max_iterations:
+                found = evaluator.sums((ps.array(table_of(centers, measure)),), None)
+                moved = _moved(centers, found.gradients[0].numpy(), measure)
+                is_moving = bool((_distances(centers, moved, measure) > tolerance).any())
+                centers, iterations = moved, iterations + 1
+                show(iterations, cost=found.value)
     finally:
         standing.close()
     return data.retry_missing(partial(_numbered, data, centers, measure, iterations))
@@ -153,7 +163,9 @@ class _Draws(NamedTuple):
     times: Floats
     places: Ints
     hashes: Keys
-    has_zero_row: bool
+    rows: Floats | None
+    """Their features, if these are few."""
+    has_zero_row: bool = False
 
 
 def _first_centers(data: Dataset, problem: KMeansProblem) -> Floats:
@@ -178,7 +190,8 @@ def _drawn(
 ) -> Floats:
     """So many distinct rows at most, drawn by their costs; without centers by their weights."""
     table = None if centers is None else table_of(centers, problem.measure)
-    draws = data.run_on_blocks(partial(_draw, problem, table, step, count))
+    with_rows = count * data.size * data.filled <= _FEW
+    draws = data.run_on_blocks(partial(_draw, problem, table, step, count, with_rows))
     if any(one.has_zero_row for one in draws):
         raise ValueError("Cosine distance is not defined for zero-length vectors.")
     best = sorted(
@@ -193,8 +206,13 @@ def _drawn(
         if len(chosen) < count:
             chosen.setdefault(hashed, (partition, place))
     taken: dict[tuple[int, int], Floats] = {}
-    for found in data.run_on_blocks(partial(_take, list(chosen.values()))):
-        taken |= found
+    for one in draws:
+        if one.rows is not None:
+            places = ((one.partition, place) for place in one.places.tolist())
+            taken |= dict(zip(places, one.rows, strict=True))
+    if not with_rows:
+        for found in data.run_on_blocks(partial(_take, list(chosen.values()))):
+            taken |= found
     rows = np.array([taken[place] for place in chosen.values()]).reshape(len(chosen), data.size)
     if problem.measure == COSINE:
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -202,14 +220,20 @@ def _drawn(
 
 
 def _draw(
-    problem: KMeansProblem, table: Floats | None, step: int, count: int, descriptor: Descriptor
+    problem: KMeansProblem,
+    table: Floats | None,
+    step: int,
+    count: int,
+    with_rows: bool,
+    descriptor: Descriptor,
 ) -> _Draws:
     """The first rows of a race in which each has an exponential time with the rate of its cost."""
     selection = _selection(descriptor)
     rows = selection.rows
     if problem.measure == COSINE and not norms(rows).all():
         nothing = np.zeros(0)
-        return _Draws(descriptor.partition, nothing, nothing.astype(int), nothing.view("u8"), True)
+        parts = nothing, nothing.astype(int), nothing.view("u8"), None
+        return _Draws(descriptor.partition, *parts, has_zero_row=True)
     hashes = _hashes(rows.matrix, selection.features)
     rates = np.ones(len(rows)) if rows.weights is None else rows.weights
     if table is not None:
@@ -223,21 +247,26 @@ def _draw(
     order = order[np.isfinite(times[order])]
     _, firsts = np.unique(hashes[order], return_index=True)
     order = order[np.sort(firsts)[:count]]
-    return _Draws(descriptor.partition, times[order], order, hashes[order], False)
+    taken = _features(selection, descriptor.features, order) if with_rows else None
+    return _Draws(descriptor.partition, times[order], order, hashes[order], taken)
 
 
 def _take(
     chosen: Sequence[tuple[int, int]], descriptor: Descriptor
 ) -> dict[tuple[int, int], Floats]:
-    """The features of rows, by partition and place."""
-    selection = _selection(descriptor)
-    found = {}
-    for partition, place in chosen:
-        if partition == descriptor.partition:
-            row = selection.rows.matrix[place : place + 1]
-            found[partition, place] = np.zeros(descriptor.features)
-            dense = row if isinstance(row, np.ndarray) else row.toarray()
-            found[partition, place][selection.features] = dense[0]
+    """The features of the rows of this partition among those chosen."""
+    here = [one for one in chosen if one[0] == descriptor.partition]
+    places = np.array([place for _, place in here], np.int64)
+    return dict(
+        zip(here, _features(_selection(descriptor), descriptor.features, places), strict=True)
+    )
+
+
+def _features(selection: Selection, size: int, places: Ints) -> Floats:
+    """Rows over all features."""
+    rows = selection.rows.matrix[places]
+    found = np.zeros((len(places), size))
+    found[:, selection.features] = rows if isinstance(rows, np.ndarray) else rows.toarray()
     return found
 
 
