@@ -45,7 +45,7 @@ class Quantization(Loss):
 
     clusters: int
     measure: str = EUCLIDEAN
-    needs_labels: ClassVar[bool] = False
+    _needs_labels: ClassVar[bool] = False
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -55,7 +55,7 @@ class Quantization(Loss):
         return sums_of(rows, arrays[0], self.measure)
 
     def scores(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Floats:
-        """The margins: the largest is that of the nearest center."""
+        """The margins, the largest for the nearest center."""
         return rows.margins(arrays[0], intercept=intercept)
 
     def predictions(self, scores: Floats) -> Floats:

@@ -232,7 +232,7 @@ class Loss(ABC):
     """For the documentation: the value of a row of margin m and label y."""
     labels: ClassVar[str] = "real"
     """Which labels there may be: a key of ``labels.RULES``."""
-    needs_labels: ClassVar[bool] = True
+    _needs_labels: ClassVar[bool] = True
     """Whether rows have labels; a loss without them describes the features alone."""
     order: ClassVar[str] = ""
     """How rows must lie together: "" in any order, "group" by groups, "time" by labels."""

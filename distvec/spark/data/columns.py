@@ -221,7 +221,7 @@ def check_data(data: DataFrame, ps: TaskSession) -> None:
 
 def check_columns(loss: Loss, columns: Columns) -> None:
     """Refuse columns that the loss has no use for, and the lack of one that it needs."""
-    if loss.needs_labels and columns.label is None:
+    if loss._needs_labels and columns.label is None:
         raise ValueError(f"label=None: {loss} needs labels; name their column: label=...")
     if loss.order == "group" and columns.group is None:
         raise ValueError(f"{loss} ranks within groups; name their column: group=...")
