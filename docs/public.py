@@ -12,6 +12,7 @@ MODULES = (
     "distvec.spark.ml.classification",
     "distvec.spark.ml.clustering",
     "distvec.spark.ml.regression",
+    "distvec.spark.ml.losses",
     "distvec.losses",
     "distvec.testing",
     "optim",

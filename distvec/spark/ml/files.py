@@ -7,6 +7,9 @@ import math
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import fields
+from importlib import import_module
+from operator import attrgetter
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -24,6 +27,7 @@ from pyspark.ml.util import (
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
+from distvec.losses.loss import Loss
 from distvec.spark.jobs.application import is_connect
 from ps_backend.arguments import check_choice
 
@@ -45,6 +49,19 @@ class Saved(MLWritable, Params, MLReadable[Any]):
     """The module that users import the class from, if it is another than its own."""
     _unsaved_params: ClassVar[frozenset[str]] = frozenset()
     """Params that no file has."""
+
+    _is_in_mllib: ClassVar[bool] = True
+    """Whether MLlib has a class of this name."""
+    _is_on_servers = False
+    """Whether the servers hold parameters, so that no frame has them."""
+
+    def _attributes(self) -> dict[str, Any]:
+        """Attributes beside parameters and Params, which only our files have."""
+        return {}
+
+    def _save_from_servers(self, path: str) -> None:
+        """Let the servers write the parameters."""
+        raise NotImplementedError
 
     def write(self) -> Writer:
         """Return a writer.
@@ -115,8 +132,18 @@ class Writer(GeneralMLWriter):
         -------
         Writer
             This writer.
+
+        Raises
+        ------
+        ValueError
+            If ``source`` is another name.
+        NotImplementedError
+            If MLlib has no class of this name.
         """
         check_choice(source, ("distvec", "mllib"), "source")
+        if source == "mllib" and not self.instance._is_in_mllib:
+            name = type(self.instance).__name__
+            raise NotImplementedError(f"MLlib has no class {name}; leave format() out")
         self.source = source
         return self
 
@@ -129,7 +156,9 @@ class Writer(GeneralMLWriter):
     def saveImpl(self, path: str) -> None:
         """Write the directory ``path``, which does not exist."""
         session, instance = self.sparkSession, self.instance
-        data = instance._data(session)
+        is_ours = self.source == "distvec"
+        on_servers = instance._is_on_servers and is_ours
+        data = None if on_servers else instance._data(session)
         name, skipped = instance._class_name(), instance._unsaved_params
         if self.source == "mllib":
             name, skipped = instance._jvm_name(), skipped | instance._own_params
@@ -140,10 +169,13 @@ class Writer(GeneralMLWriter):
             "uid": instance.uid,
             "paramMap": encode_map(instance._paramMap, skipped),
             "defaultParamMap": encode_map(instance._defaultParamMap, skipped),
+            **({"attributes": instance._attributes(), "onServers": on_servers} if is_ours else {}),
         }
         line = session.createDataFrame([(json.dumps(metadata),)], "value string")
         line.coalesce(1).write.text(os.path.join(path, "metadata"))
-        if data is not None:
+        if on_servers:
+            instance._save_from_servers(os.path.join(path, "data"))
+        elif data is not None:
             data.coalesce(1).write.parquet(os.path.join(path, "data"))
 
 
@@ -225,9 +257,50 @@ def _encode(value: Any) -> Any:
         return {"type": 1, "values": _encode_elements(value.toArray())}
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Loss):
+        return encode_loss(value)
     if isinstance(value, Mapping):
         return {name: _encode(one) for name, one in value.items()}
     return [_encode(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+_LOSSES = "distvec.losses"
+
+
+def encode_loss(loss: Loss) -> dict[str, Any]:
+    """A loss by the path that imports it, and its arguments. ``ValueError`` without a path."""
+    own: Any = getattr(loss, "function", type(loss))
+    module, name = own.__module__, own.__qualname__
+    if getattr(import_module(_LOSSES), name, None) is own:
+        module = _LOSSES
+    if "<" in name:
+        raise ValueError(
+            f"loss={loss} cannot be saved, because it is defined within a function; define it at "
+            "the top of a module, which the program that loads it can import"
+        )
+    if own is type(loss):
+        given = {one.name: getattr(loss, one.name) for one in fields(loss) if one.init}  # type: ignore[arg-type]  # losses are dataclasses
+    else:
+        given = getattr(loss, "arguments", {})
+    return {"loss": f"{module}:{name}", "arguments": _encode(given)}
+
+
+def decode_loss(value: Mapping[str, Any]) -> Loss:
+    """The loss of such a path: it imports the module, as Spark does with classes of files."""
+    module, _, name = value["loss"].partition(":")
+    arguments = _decode(value["arguments"])
+    try:
+        found = attrgetter(name)(import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"the loss {name} cannot be imported from {module}: {error}; add its module to the "
+            "Python path, or define it before you load the model"
+        ) from None
+    if isinstance(found, type) and issubclass(found, Loss):
+        return found(**arguments)
+    if isinstance(found, Loss):
+        return found(**arguments) if arguments else found  # type: ignore[operator]
+    raise ValueError(f"{module}:{name} is {type(found).__name__}, not a loss")
 
 
 _MOST = np.finfo(np.float64).max
@@ -254,6 +327,8 @@ def _decode(value: Any) -> Any:
         return [_decode(one) for one in value]
     if not isinstance(value, dict):
         return value
+    if set(value) == {"loss", "arguments"}:
+        return decode_loss(value)
     if "values" not in value:
         return {name: _decode(one) for name, one in value.items()}
     numbers = _decode_elements(value["values"])

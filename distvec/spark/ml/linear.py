@@ -259,6 +259,9 @@ class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
         made: Any = mllib.LinearRegressionModel, coefficients, self.intercept, self.scale
         return in_mllib(*made)  # type: ignore[return-value]
 
+    def _attributes(self) -> dict[str, Any]:
+        return {"scale": self.scale}
+
     @classmethod
     def _made_of(cls, attributes: Any) -> Self:
         return cls(cls._of(attributes), float(attributes.scale))

@@ -24,11 +24,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from distvec.losses.loss import Loss, as_arrays
+from distvec.spark.context import PSContext
 from distvec.spark.data.columns import find_column
 from distvec.spark.ml.files import Saved
 from distvec.spark.ml.params import HasFeatures, KeywordParams
 from distvec.spark.ml.summary import Training
 from distvec.spark.objectives.model import Model
+from ps_backend.durability.stores import open_store
 
 MARGIN = "distvec margin"
 """A column that exists while a frame is transformed."""
@@ -64,6 +66,25 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
     def numFeatures(self) -> int:
         """The number of features."""
         return self._fitted.num_features
+
+    def nonZeros(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Return the coefficients that are not zero.
+
+        Returns
+        -------
+        (array of int64, array)
+            The features, ascending, and their coefficients, ``(n,)`` or ``(n, classes)``. Of a loss
+            with several parameters, the first one.
+
+        Notes
+        -----
+        Of a model on the servers, only these are copied to the driver.
+        """
+        table = as_arrays(self._fitted.coefficients, self._fitted.loss.parameters)[0]
+        used = table != 0.0
+        places = np.flatnonzero(used if used.ndim == 1 else used.any(axis=1))
+        found = np.asarray(places, np.int64)
+        return found, np.asarray(table[places], np.float64)
 
     @property
     def hasSummary(self) -> bool:
@@ -107,6 +128,10 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
 
     @classmethod
     def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
+        if metadata.get("onServers"):
+            ps = PSContext.get_or_create(session)
+            fitted = Model.load(open_store(os.path.join(path, "data")).url, ps)
+            return cls(fitted, **metadata["attributes"])
         row = session.read.parquet(os.path.join(path, "data")).first()
         if row is None:
             raise ValueError(f"{path}/data has no row")
@@ -121,6 +146,13 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
     @abstractmethod
     def _of(cls, attributes: Any) -> Model:
         """The parameters, of MLlib's model or of the row that it saves: both name them alike."""
+
+    @property
+    def _is_on_servers(self) -> bool:  # type: ignore[override]
+        return not self._fitted.is_local
+
+    def _save_from_servers(self, path: str) -> None:
+        self._fitted.save(open_store(path).url)
 
     def _in_mllib(self) -> SparkModel:
         """MLlib's model with the same parameters, without Params."""
@@ -191,9 +223,12 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
 
 def kept(x: Any, loss: Loss, features: str | list[str], *, intercept: bool) -> Model:
     """A fitted model of an array or a dict of arrays: in memory, unless it is too large."""
-    model = Model(x, loss=loss, intercept=intercept, features=features)
-    size = sum(one.size for one in model.arrays)
-    return model if size > _LOCAL_PARAMETERS else model.numpy()
+    return in_memory(Model(x, loss=loss, intercept=intercept, features=features))
+
+
+def in_memory(model: Model) -> Model:
+    """The same model, in memory unless it is too large."""
+    return model if sum(one.size for one in model.arrays) > _LOCAL_PARAMETERS else model.numpy()
 
 
 def compressed(vector: DenseVector) -> Vector:

@@ -1,0 +1,322 @@
+"""An estimator of any loss, also your own, with Params like those of ``pyspark.ml``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from pyspark.ml import Model as SparkModel
+from pyspark.ml.base import PredictionModel, Predictor, _PredictorParams
+from pyspark.ml.functions import array_to_vector
+from pyspark.ml.linalg import Vector
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import (
+    HasElasticNetParam,
+    HasFitIntercept,
+    HasMaxIter,
+    HasRawPredictionCol,
+    HasRegParam,
+    HasStandardization,
+    HasTol,
+    HasWeightCol,
+)
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType
+
+from distvec.losses.loss import Loss, as_given, check_loss
+from distvec.spark.context import PSContext
+from distvec.spark.ml.files import decode_loss, encode_loss
+from distvec.spark.ml.fits import ServerEstimator
+from distvec.spark.ml.models import ServerModel, in_memory
+from distvec.spark.ml.params import HasFeatures, Range, at_least, between
+from distvec.spark.ml.summary import Training, TrainingSummary
+from distvec.spark.objectives.model import Model
+from distvec.spark.objectives.objective import Objective
+from optim import ElasticNet
+from ps_backend.durability.stores import open_store
+
+__all__ = ("LossEstimator", "LossModel")
+
+
+def _to_loss(value: Any) -> Loss:
+    check_loss(value)
+    found: Loss = value
+    return found
+
+
+class _LossParams(
+    _PredictorParams,
+    HasMaxIter,
+    HasRegParam,
+    HasElasticNetParam,
+    HasTol,
+    HasFitIntercept,
+    HasStandardization,
+    HasWeightCol,
+    HasRawPredictionCol,
+    HasFeatures,
+):
+    """Params of the estimator and its models."""
+
+    _is_in_mllib = False
+    _ranges: ClassVar[Mapping[str, Range]] = {
+        "maxIter": at_least(0),
+        "regParam": at_least(0.0),
+        "elasticNetParam": between(0.0, 1.0),
+        "tol": at_least(0.0),
+    }
+
+    loss: Param[Loss] = Param(
+        Params._dummy(),
+        "loss",
+        "a loss of distvec.losses, or one made by row_loss or block_loss",
+        typeConverter=_to_loss,
+    )
+    groupCol: Param[str] = Param(
+        Params._dummy(),
+        "groupCol",
+        "column of the groups whose rows are ranked together",
+        typeConverter=TypeConverters.toString,
+    )
+    eventCol: Param[str] = Param(
+        Params._dummy(),
+        "eventCol",
+        "for survival times: column with 1 for observed events, and 0 for censored rows",
+        typeConverter=TypeConverters.toString,
+    )
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._setDefault(
+            maxIter=100, regParam=0.0, elasticNetParam=0.0, tol=1e-6, fitIntercept=True,
+            standardization=True,
+        )  # fmt: skip
+
+    def getLoss(self) -> Loss:
+        """Return the loss.
+
+        Returns
+        -------
+        Loss
+            As it was set.
+
+        Raises
+        ------
+        ValueError
+            If no loss was set.
+        """
+        if not self.isDefined(self.loss):
+            raise ValueError("LossEstimator needs a loss, such as LossEstimator(loss=Huber())")
+        found: Loss = self.getOrDefault(self.loss)
+        return found
+
+
+class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
+    """Estimator of any loss, with elastic net: quantiles, rankings, survival times, your own.
+
+    Parameters
+    ----------
+    *args
+        Not allowed: Params are set by name.
+    **params
+        ``loss`` is required: a loss of ``distvec.losses``, or one made by ``row_loss`` or
+        ``block_loss``. ``groupCol`` is for rankings, ``eventCol`` for ``Cox``. The others are
+        Params as in MLlib: ``featuresCol``, ``labelCol``, ``predictionCol``, ``rawPredictionCol``,
+        ``weightCol``, ``regParam``, ``elasticNetParam``, ``fitIntercept``, ``standardization``,
+        ``maxIter``, ``tol``; and Params of all estimators of distvec.
+
+    See Also
+    --------
+    distvec.spark.Objective : The same objective without Params, with other penalties.
+
+    Notes
+    -----
+    It minimizes the weighted mean of the loss plus ``regParam`` times the elastic net of the
+    coefficients. Predictions are labels as the loss predicts them: a class, a mean, a quantile. If
+    it predicts no labels, as for rankings, predictions are margins.
+
+    Examples
+    --------
+    >>> from distvec.losses import Quantile
+    >>> from distvec.spark.ml.losses import LossEstimator
+    >>> model = LossEstimator(loss=Quantile(quantile=0.9, smoothing=0.01), regParam=0.1).fit(train)
+    >>> model.transform(train).select("label", "prediction").count()
+    4
+    """
+
+    def _data_key(self) -> tuple[Any, ...]:
+        names = ("labelCol", "fitIntercept", "standardization")
+        given = (self.getOrDefault(name) for name in names)
+        groups = self._given("groupCol"), self._given("eventCol")
+        return (id(self.getLoss()), *given, *groups, str(self._features), self._weight)
+
+    def _objective(self, dataset: DataFrame) -> Objective:
+        loss = self.getLoss()
+        return Objective(
+            dataset,
+            loss=loss,
+            features=self._features,
+            label=self.getLabelCol(),
+            weight=self._weight,
+            group=self._given("groupCol"),
+            event=self._given("eventCol"),
+            intercept=self.getFitIntercept() and loss.takes_intercept,
+            standardization=self.getStandardization(),
+            ps=PSContext.get_or_create(dataset.sparkSession),
+        )
+
+    def _train(self, objective: Objective, dataset: DataFrame) -> LossModel:
+        strength, share = self.getRegParam(), self.getElasticNetParam()
+        penalty = None
+        if strength:
+            penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength)
+        result = self._minimize(objective.with_penalty(penalty))
+        fitted = in_memory(objective.model(result.x))
+        model = self._copyValues(LossModel(fitted)._resetUid(self.uid))
+        model._training = Training(dataset, [record.value for record in result.history])
+        return model
+
+
+class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
+    """A model of any loss; ``LossEstimator.fit`` makes one.
+
+    Parameters
+    ----------
+    fitted : Model
+        The parameters, with the loss.
+
+    Notes
+    -----
+    ``save`` stores a loss by the path that imports it, and its arguments; no file contains code.
+    ``load`` imports your loss from your module. If it is defined within a function, ``save`` raises
+    ``ValueError``.
+
+    Examples
+    --------
+    >>> import os
+    >>> from distvec.losses import Huber
+    >>> from distvec.spark.ml.losses import LossEstimator, LossModel
+    >>> model = LossEstimator(loss=Huber(), regParam=0.1).fit(train)
+    >>> path = os.path.abspath("huber")
+    >>> model.save(path)
+    >>> LossModel.load(path).coefficients == model.coefficients
+    True
+    """
+
+    def __repr__(self) -> str:
+        return (
+            f"LossModel: uid={self.uid}, loss={self._fitted.loss}, numFeatures={self.numFeatures}"
+        )
+
+    @property
+    def coefficients(self) -> Vector:
+        """The coefficients of a loss with one vector of parameters."""
+        if len(self._fitted.arrays) > 1 or self._fitted.arrays[0].ndim > 1:
+            raise ValueError(
+                f"a model of {self._fitted.loss} has no single vector of coefficients; use "
+                "model.fitted.coefficients"
+            )
+        return super().coefficients
+
+    def predict(self, value: Vector) -> float:
+        """Predict one row.
+
+        Parameters
+        ----------
+        value : Vector
+            The features.
+
+        Returns
+        -------
+        float
+            The label, or for losses that do not predict labels the margin.
+        """
+        row = np.asarray(value.toArray())[None]
+        model = self._local()
+        return float((model.predict if self._predicts else model.margins)(row)[0])
+
+    @property
+    def _predicts(self) -> bool:
+        """Whether the loss predicts labels."""
+        loss, row = self._fitted.loss, () if self._fitted.arrays[0].ndim == 1 else (2,)
+        try:
+            loss.predictions(np.zeros((0, *row)))
+        except NotImplementedError:
+            return False
+        return True
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        fitted, features = self._fitted, self._features
+        raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
+        if raw:
+            dataset = fitted.margins(dataset, output=raw, features=features)
+            if isinstance(dataset.schema[raw].dataType, ArrayType):
+                dataset = dataset.withColumn(raw, array_to_vector(dataset[raw]))
+        if prediction and self._predicts:
+            dataset = fitted.predict(dataset, output=prediction, features=features)
+        elif prediction and raw:
+            dataset = dataset.withColumn(prediction, dataset[raw])
+        elif prediction:
+            dataset = fitted.margins(dataset, output=prediction, features=features)
+        return dataset
+
+    @property
+    def summary(self) -> TrainingSummary:
+        """The course of the training."""
+        made = TrainingSummary()
+        made._history = self._known_training().history
+        return made
+
+    def to_mllib(self) -> SparkModel:
+        """Return the same model as a class of MLlib, if there is one.
+
+        Returns
+        -------
+        Model
+            As ``distvec.spark.mllib_model`` returns it.
+
+        Raises
+        ------
+        NotImplementedError
+            If MLlib has no model for the loss.
+        ValueError
+            If the parameters are on the servers.
+        """
+        bare = self.copy()
+        bare.clear(bare.loss)  # MLlib's Param of this name has another type
+        return ServerModel.to_mllib(bare)
+
+    @classmethod
+    def _of(cls, attributes: Any) -> Model:
+        raise NotImplementedError("MLlib has no class for models of any loss")
+
+    def _attributes(self) -> dict[str, Any]:
+        model = self._fitted
+        return {
+            "loss": encode_loss(model.loss),
+            "intercept": model.has_intercept,
+            "num_features": model.num_features,
+            "classes": model.classes,
+        }
+
+    def _data(self, session: SparkSession) -> DataFrame:
+        """A row for each parameter."""
+        rows = []
+        for one, array in zip(self._fitted.loss.parameters, self._local().arrays, strict=True):
+            values = np.asarray(array, np.float64)
+            rows.append((one.name, list(values.shape), values.ravel().tolist()))
+        return session.createDataFrame(rows, "name string, shape array<long>, values array<double>")
+
+    @classmethod
+    def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
+        about = dict(metadata["attributes"])
+        loss, place = decode_loss(about.pop("loss")), os.path.join(path, "data")
+        if metadata["onServers"]:
+            ps = PSContext.get_or_create(session)
+            return cls(Model.load(open_store(place).url, ps, loss=loss))
+        found = {row.name: row for row in session.read.parquet(place).collect()}
+        rows = [found[one.name] for one in loss.parameters]
+        arrays = [np.array(row["values"], np.float64).reshape(row["shape"]) for row in rows]
+        return cls(Model(as_given(arrays, loss.parameters), loss=loss, **about))
