@@ -137,7 +137,9 @@ class Dispatcher:
                     counts.append((server, sent, received, time.perf_counter() - start))
         left = {server: iter(arrays) for server, arrays in made.items()}
         results = [
-            [_joined([next(left[server]) for server in holding]) for _ in call.sweep.partials]
+            _of_rows(call, holding, self._servers, left)
+            if call.sweep.leaves_rows
+            else [_joined([next(left[server]) for server in holding]) for _ in call.sweep.partials]
             for call, holding in zip(calls, route.holders, strict=True)
         ]
         fan_out.note_frees(program.frees)
@@ -269,8 +271,9 @@ def _of_rows(
     call: SweepCall,
     holding: Sequence[int],
     servers: int,
-    partials: Mapping[int, Iterator[bytes]],
+    partials: Mapping[int, Iterator[bytes] | Iterator[np.ndarray]],
 ) -> list[np.ndarray]:
+    """From the partial results of each server, arrays or the bytes of these."""
     sweep, runs = call.sweep, []
     types = [value for r in sweep.reductions for value in partial_types(sweep, r)]
     for server in holding:

@@ -16,13 +16,14 @@ from typing import Any
 
 from ps_backend.errors import OutOfBudget
 from ps_backend.kernels import Kernel
+from ps_backend.program.rules import verify_call
 from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Scalar, Sweep, SweepCall
 from ps_backend.program.types import ValueType
 from ps_backend.server.state.memory import Memory, Reservation
 from ps_backend.server.state.store import Part
 from ps_backend.wire import ps_pb2 as pb
-from ps_backend.wire.codec import decode_scalars, encode_scalars
+from ps_backend.wire.codec import decode_scalars, decode_values, encode_values
 
 MOST_ELEMENTS = 1 << 21
 """Of all values of a call on this server. They take a millisecond or two, of costly functions some
@@ -43,6 +44,8 @@ class CachedCall:
     kernel: Kernel
     here: Part
     length: int
+    has_rows: bool
+    """Whether it takes arrays along, or leaves rows: then only a client of this process may."""
     kept: Reservation
 
 
@@ -77,8 +80,7 @@ class CallCache:
         here = part_of(space, "bool", sweep.row)
         length = here.high - here.low
         elements = length * sum(prod(value.row) for value in sweep.types)
-        has_rows = sweep.takes_rows or sweep.leaves_rows
-        if has_rows or elements > MOST_ELEMENTS:
+        if elements > MOST_ELEMENTS:
             return
         if len(self._calls) >= _MOST_CALLS:
             self.clear()
@@ -93,6 +95,7 @@ class CallCache:
             kernel,
             here,
             length,
+            sweep.takes_rows or sweep.leaves_rows,
             kept,
         )
 
@@ -106,6 +109,8 @@ class CallCache:
             key = message.digest, space.kind, space.length, space.id, space.details
             known = self._calls.get(key)
             if known is None or message.donors or message.views or message.HasField("sweep"):
+                return None
+            if known.has_rows:
                 return None
             inputs, outputs, scalars = message.inputs, message.outputs, message.scalars
             if (len(inputs), len(outputs)) != (len(known.inputs), len(known.outputs)):
@@ -134,7 +139,9 @@ class CallCache:
             if (len(call.inputs), len(call.outputs)) != (len(known.inputs), len(known.outputs)):
                 return None
             if values or known.scalars:  # of the values that would arrive, or the error
-                values = decode_scalars(known.scalars, encode_scalars(known.scalars, values))
+                values = decode_values(sweep, encode_values(sweep, values))
+            if sweep.takes_rows:
+                verify_call(call)
             found.append(SmallCall(known, call.inputs, values, call.outputs))
         if len(self._by_object) > _MOST_CALLS:
             self._by_object.clear()

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import distvec as dv
 from ps_backend.client import Client
 from ps_backend.errors import BufferLost, InvalidProgram, PSError
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.sweep import Program, SweepCall
 from ps_backend.program.types import array_type
+from ps_backend.server import service
+from ps_backend.server.commands.programs import run_small
 from ps_backend.server.state.call_cache import MOST_ELEMENTS
 from tests.ps_backend.helpers import AXPY, DOT, Faulty, axpy, dot, in_process, put
 from tests.ps_backend.sweeps import Builder
@@ -162,3 +165,26 @@ def test_what_takes_memory_meanwhile_is_counted_each_time():
         client.run(Program((SweepCall(build.sweep([total]), space, (x,), (), (y,)),)))
         assert (client.read(y, array_type(space, float)) == 12.0).all()
         assert len(sessions[0].call_cache) == 2
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_what_takes_arrays_along_or_leaves_rows_runs_so_here(servers, monkeypatch):
+    """Sums along axis 0, products with small tables, extremes, listed rows: the same bits."""
+    with dv.local(servers, in_process=True) as ps:
+        values = np.random.default_rng(1).standard_normal((3000, 4))
+        table, x = ps.array(values), ps.array(values[:, 0])
+
+        def results(k: int) -> list[np.ndarray]:
+            small = values[k : k + 4] + 1.0
+            made = table @ small
+            found = [made.sum(axis=0), table.T @ made, made.argmin(axis=0), x @ table]
+            found += [made.argmin(axis=1), made - values[k], table[[5, 2999, k]]]
+            dv.evaluate(*found)
+            return [one.numpy() for one in found]
+
+        expected, ran = [results(k) for k in (3, 4)], []
+        monkeypatch.setattr(service, "run_small", lambda *one: ran.append(1) or run_small(*one))
+        for first, second in zip(expected, [results(k) for k in (3, 4)], strict=True):
+            for one, other in zip(first, second, strict=True):
+                np.testing.assert_array_equal(one, other)
+        assert len(ran) >= 2 * servers
