@@ -155,6 +155,14 @@ def matmul_in_place(x: Any, y: Any) -> Any:
 
 
 def _matmul(x: Any, y: Any) -> Any:
+    kind = type(x)
+    if kind is type(y) and isinstance(x, Arithmetic) and not x._defers and x.session is y.session:
+        session = x.session
+        with session.holders.lock:  # inner products of aligned vectors come most often
+            a, b = x.node, y.node
+            type_ = a.type
+            if type_ is b.type and a.dtype is _FLOAT and len(type_.shape) == 1 and not a.on_client:
+                return x.like(session.graph.inner(a, b))
     if isinstance(x, np.ndarray) and x.ndim == 2 and isinstance(y, Arithmetic) and y.ndim == 1:
         x, y = y, x.T  # a column of it for each element
     x, y = both(x, y, "matmul")

@@ -227,18 +227,19 @@ _TO_INDEX = {True: np.inf, False: -np.inf}
 
 def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float]) -> Node:
     """The node of op ``name``; a Python number's dtype is weak. Errors as NumPy's."""
-    kinds: tuple[Any, ...] = ()
-    for operand in operands:
-        kinds += (operand.dtype if isinstance(operand, Node) else type(operand),)
+    kinds = tuple([one.dtype if isinstance(one, Node) else type(one) for one in operands])
     weak = bool(graph.weak) and any(operand in graph.weak for operand in operands)
     if weak:
         kinds = tuple(map(partial(_weak_kind, graph), operands, kinds))
-    if ops.TABLE[name].compares:
+    if name in _COMPARISONS:
         operands, kinds = _clamp_out_of_range(list(operands), kinds)
     op, resolved = resolve(name, kinds)
-    if op == "int_pow" and resolved[-1].kind == "i":
+    result = resolved[-1]
+    if op == "int_pow" and result.kind == "i":
         _check_integer_exponent(operands[1])
-    args = []
+    args: list[Node] = []
+    array: NodeType | None = None
+    is_aligned = op not in _IDENTITIES
     for operand, dtype in zip(operands, resolved, strict=False):  # the last one is the result's
         if not isinstance(operand, Node):
             # np.where takes the numbers as arrays: numbers out of range wrap around.
@@ -246,10 +247,21 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
         elif operand.dtype is not dtype:
             operand = cast(graph, operand, dtype)
         args.append(operand)
-    made = apply(graph, op, args, resolved[-1])
+        if operand.is_scalar or operand.type is array:
+            continue
+        is_aligned = is_aligned and array is None and not operand.on_client
+        array = operand.type
+    if is_aligned and array is not None:
+        made = graph.make(op, tuple(args), array if array.dtype is result else array.of(result))
+    else:
+        made = apply(graph, op, args, result)
     if weak and made.value is None and all(isinstance(kind, type) for kind in kinds):
         graph.weak.add(made)
     return made
+
+
+_COMPARISONS = frozenset(name for name, op in ops.TABLE.items() if op.compares)
+_IDENTITIES = frozenset(name for name, op in ops.TABLE.items() if op.identity)
 
 
 def _weak_kind(graph: Graph, operand: Node | int | float, kind: Any) -> Any:

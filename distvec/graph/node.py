@@ -75,6 +75,7 @@ class Node:
         type: NodeType,
         key: Any = None,
         params: tuple[Any, ...] = (),
+        serial: int = 0,
     ) -> None:
         self.op = op
         self.args = args
@@ -92,13 +93,13 @@ class Node:
         """The plan that computed the value, for ``explain``."""
         self.direct: Node | None = None
         """Of an inner product expanded into others: the node that it stands for."""
-        self.serial = 0
+        self.serial = serial
         """Where the node stands in the order of their making."""
-        depth: int = 0
+        below: int = -1
         for arg in args:
-            if arg.depth >= depth:
-                depth = arg.depth + 1
-        self.depth: int = depth
+            if arg.depth > below:
+                below = arg.depth
+        self.depth: int = below + 1
 
     @property
     def known(self) -> bool:
@@ -144,7 +145,8 @@ class Graph:
     def __init__(self) -> None:
         # Weak, keyed by the operation and its arguments. Entries of dead nodes are removed later,
         # many together: a callback for each costs as much as the node.
-        self._nodes: dict[Any, weakref.ref[Node]] = {}
+        self.nodes: dict[Any, weakref.ref[Node]] = {}
+        """With entries of nodes that are gone: see ``holds``."""
         self._crowded = _FEW
         self._serials = itertools.count(1)
         self.still: weakref.WeakSet[Node] = weakref.WeakSet()
@@ -156,14 +158,14 @@ class Graph:
 
     def __len__(self) -> int:
         """Nodes alive whose value is not known."""
-        for key, reference in list(self._nodes.items()):
-            if reference() is None and self._nodes.get(key) is reference:
-                self._nodes.pop(key, None)
-        return len(self._nodes)
+        for key, reference in list(self.nodes.items()):
+            if reference() is None and self.nodes.get(key) is reference:
+                self.nodes.pop(key, None)
+        return len(self.nodes)
 
     def holds(self, count: int) -> bool:
         """Whether so many nodes are alive whose value is not known."""
-        return len(self._nodes) >= count and len(self) >= count
+        return len(self.nodes) >= count and len(self) >= count
 
     def make(
         self, op: str, args: tuple[Node, ...], type: NodeType, params: tuple[Any, ...] = ()
@@ -175,20 +177,17 @@ class Graph:
         key: tuple[Any, ...] = (op, id(type), *map(id, args))  # the node keeps these alive
         if params:
             key = (*key, params)
-        known = self._nodes.get(key)
-        node = known() if known is not None else None
-        if node is None:
-            if not type.on_client and type.shape[1:] == (0,):
-                return self.client_value(np.empty(type.shape, type.dtype), type.dtype)
-            node = Node(op, args, type, key, params)
-            node.serial = next(self._serials)
-            self._intern(node)
-        return node
-
-    def _intern(self, node: Node) -> None:
-        self._nodes[node.key] = weakref.ref(node)
-        if len(self._nodes) > self._crowded:
+        nodes = self.nodes
+        known = nodes.get(key)
+        if known is not None and (node := known()) is not None:
+            return node
+        if not type.on_client and type.shape[1:] == (0,):
+            return self.client_value(np.empty(type.shape, type.dtype), type.dtype)
+        node = Node(op, args, type, key, params, next(self._serials))
+        nodes[key] = weakref.ref(node)
+        if len(nodes) > self._crowded:
             self._crowded = _FEW + 2 * len(self)
+        return node
 
     def inner(self, a: Node, b: Node) -> Node:
         """The inner product of two float64 (or int64) vectors: the same node in either order."""
@@ -247,17 +246,20 @@ class Graph:
 
     def client_value(self, values: Any, dtype: np.dtype[Any]) -> Node:
         """The same of a small array, of any rank."""
-        type = client_type(dtype, np.shape(values))
+        shape = np.shape(values)
+        type = client_type(dtype, shape) if shape else client_type(dtype)
         return self._constant(cast_value(values, type), type)
 
     def _constant(self, value: Any, type: ClientType) -> Node:
-        key = ("const", type, value.tobytes())
-        known = self._nodes.get(key)
-        node = known() if known is not None else None
-        if node is None:
-            node = Node("const", (), type, key)
-            node.value = value
-            self._intern(node)
+        key = "const", id(type), value.tobytes()
+        known = self.nodes.get(key)
+        if known is not None and (node := known()) is not None:
+            return node
+        node = Node("const", (), type, key)
+        node.value = value
+        self.nodes[key] = weakref.ref(node)
+        if len(self.nodes) > self._crowded:
+            self._crowded = _FEW + 2 * len(self)
         return node
 
     def leaf(self, buffer: Buffer) -> Node:
@@ -282,7 +284,7 @@ class Graph:
         if node.op == COLLECT and prod(node.type.shape) <= MOST_COPIED:
             self.collected[node.args[0]] = node
         # The key holds ids of arguments, which may be reused from here on.
-        self._nodes.pop(node.key, None)
+        self.nodes.pop(node.key, None)
         node.args = ()
         node.direct = None
         node.op = "value" if node.on_client else "buffer"
@@ -299,7 +301,7 @@ class Graph:
         if node.op == COLLECT:
             self.collected.pop(node.args[0], None)
         if node.value is None:  # its key holds ids of arguments, which the snapshot kept alive
-            self._nodes.setdefault(node.key, weakref.ref(node))
+            self.nodes.setdefault(node.key, weakref.ref(node))
 
 
 def topological(

@@ -114,9 +114,9 @@ class Evaluator:
         self.holders.add(array)
         if self._tracing:  # what a differentiated function made cannot be computed yet
             return
-        slack = self._slack
+        slack, most = self._slack, self._slack * self.pending_nodes
         if array.node.depth >= slack * self.pending_depth or (
-            self.graph.holds(slack * self.pending_nodes)
+            len(self.graph.nodes) >= most and self.graph.holds(most)
         ):
             self.overdue = True
 

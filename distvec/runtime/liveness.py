@@ -112,11 +112,13 @@ class LiveValues:
     def add(self, array: Holder) -> None:
         """Note an array, and whether a later evaluation may take along what it stands for."""
         key, reference = id(array), weakref.ref(array)
-        self._arrays[key] = reference
-        if array.node.value is None and self._pending.get(key) is not reference:
-            self._pending.pop(key, None)  # of an array that is gone
-            self._pending[key] = reference
-        if len(self._arrays) > self._crowded:
+        arrays, pending = self._arrays, self._pending
+        arrays[key] = reference
+        if array.node.value is None and (known := pending.get(key)) is not reference:
+            if known is not None:
+                pending.pop(key, None)  # of an array that is gone
+            pending[key] = reference
+        if len(arrays) > self._crowded:
             self._crowded = _FEW + 2 * len(self._alive(self._arrays))
             self._alive(self._pending)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -135,7 +136,7 @@ class Dispatcher:
                     sent = sum([self._bytes_of(call) for call in own], self._header_bytes)
                     received = sum([one.nbytes + 2 for one in found], _REPLY_BYTES)
                     counts.append((server, sent, received, time.perf_counter() - start))
-        left = {server: iter(arrays) for server, arrays in made.items()}
+        left: dict[int, Iterator[Any]] = {k: iter(arrays) for k, arrays in made.items()}
         results = [
             _of_rows(call, holding, self._servers, left)
             if call.sweep.leaves_rows
@@ -241,7 +242,9 @@ def _assemble(
 
     Then per phase of a collective what the client keeps of it.
     """
-    partials = {server: iter(reply.partials) for server, reply in replies.items()}
+    partials: dict[int, Iterator[Any]] = {
+        server: iter(reply.partials) for server, reply in replies.items()
+    }
     kept = [
         [
             np.frombuffer(next(partials[one.servers(servers)[0]]), type.dtype).reshape(type.shape)
@@ -271,7 +274,7 @@ def _of_rows(
     call: SweepCall,
     holding: Sequence[int],
     servers: int,
-    partials: Mapping[int, Iterator[bytes] | Iterator[np.ndarray]],
+    partials: Mapping[int, Iterator[Any]],
 ) -> list[np.ndarray]:
     """From the partial results of each server, arrays or the bytes of these."""
     sweep, runs = call.sweep, []

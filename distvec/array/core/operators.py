@@ -40,6 +40,16 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
     session = like.session
     if session.overdue:
         session.flush_overdue()
+    if name not in _CHECKED and not like._defers:  # most are of such arrays, and numbers
+        kind = type(like)
+        for operand in operands:
+            known = type(operand)
+            if (known is not kind or operand.session is not session) and known not in _NUMBERS:
+                break
+        else:
+            with session.holders.lock:
+                nodes = [one.node if type(one) is kind else one for one in operands]
+                return like.like(build.elementwise(session.graph, name, nodes))
     if name in _EQUALITIES and any(map(_is_no_number, operands)):
         return like.like(filled(session.graph, like.shape, name == "not_equal", np.bool_))
     on_client = False
@@ -77,6 +87,9 @@ def _check_exponents(base: Any, exponents: Any) -> None:
 
 
 _EQUALITIES = ("equal", "not_equal")
+_CHECKED = frozenset((*_EQUALITIES, "pow"))
+"""Operations whose operands are looked at first."""
+_NUMBERS = (float, int)
 _NO_NUMBERS = (str, bytes, dict, set, frozenset, slice)
 
 
