@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from ps_backend.program.sweep import Program
 
@@ -70,6 +71,27 @@ class Counters:
                 "bytes_saved": self.bytes_saved,
             }
 
+    def count_run(
+        self, program: Program, messages: Sequence[tuple[int, int, int, float]], waited: float
+    ) -> None:
+        """A program without collectives, its messages (as of ``count_message``), and the wait."""
+        with self._lock:
+            self.seconds_waited += waited
+            for server, sent, received, seconds in messages:
+                self.messages_per_server[server] += 1
+                self.seconds_per_server[server] += seconds
+                self.bytes_sent += sent
+                self.bytes_received += received
+            self._count_calls(program)
+
+    def _count_calls(self, program: Program) -> None:
+        self.programs += 1
+        for call in program.calls:
+            self.sweeps += 1
+            self.vectors_read += len(set(call.inputs))
+            self.vectors_written += len(call.outputs)
+            self.vectors_in_place += len(call.donors)
+
     def count_message(self, server: int, sent: int, received: int, seconds: float) -> None:
         """One message to ``server`` and its reply, of so many bytes; it worked so long."""
         with self._lock:
@@ -81,16 +103,11 @@ class Counters:
     def count_program(self, program: Program) -> None:
         """One program, and the vectors that its traversals and collectives read and write."""
         with self._lock:
-            self.programs += 1
-            self.sweeps += len(program.calls)
+            self._count_calls(program)
             for collective in (*program.before, *program.after):
                 self.phases += 1
                 self.vectors_read += len(collective.inputs)
                 self.vectors_written += len(collective.made)
-            for call in program.calls:
-                self.vectors_read += len(set(call.inputs))
-                self.vectors_written += len(call.outputs)
-                self.vectors_in_place += len(call.donors)
 
     def count_peers(self, messages: int, size: int) -> None:
         """A server sent so many messages to others, with so many bytes both ways."""

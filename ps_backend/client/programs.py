@@ -17,7 +17,7 @@ from ps_backend.client.server_link import Message
 from ps_backend.client.signals import defer_signals
 from ps_backend.program.partials import Run, concatenate, finished, partial_types
 from ps_backend.program.spaces import Space
-from ps_backend.program.sweep import Program, SweepCall
+from ps_backend.program.sweep import Program, Sweep, SweepCall
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.codec import encode_call, encode_collective, encode_sweep, note_sweep
 
@@ -34,12 +34,18 @@ Ended = Callable[[Exception | None], None]
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Who takes part in calls over some spaces. Of each call:"""
+    """Who takes part in calls of some sweeps over some spaces. Of each call:"""
 
+    calls: Sequence[tuple[Sweep, Space]]
+    """its sweep and space,"""
     holders: Sequence[Sequence[int]]
     """its servers, in order of the slots,"""
     shares: Mapping[int, Sequence[int]]
-    """and of each server its calls, by their numbers."""
+    """and of each server its calls, by their numbers,"""
+    digests: Mapping[int, Set[str]]
+    """the digests of these,"""
+    sent: list[int]
+    """and, once it is asked for, the bytes of their message."""
 
 
 class Dispatcher:
@@ -48,7 +54,8 @@ class Dispatcher:
     def __init__(self, requests: Requests, fan_out: FanOut, counters: Counters) -> None:
         self._requests, self._fan_out, self._counters = requests, fan_out, counters
         self._servers = requests.servers
-        self._routes: dict[tuple[Space, ...], _Route] = {}
+        self._routes: dict[tuple[int, ...], _Route] = {}
+        """By ids of sweeps and spaces, which they keep alive."""
         transports = [link.transport for link in fan_out.links]
         ways = [getattr(transport, "run_small", None) for transport in transports]
         self._here: list[RunSmall] = [way for way in ways if way is not None]
@@ -57,14 +64,14 @@ class Dispatcher:
             self._here.clear()
         self._sender = requests.request()
         self._header_bytes = self._sender.ByteSize() + _NUMBER_BYTES
-        self._call_bytes: dict[tuple[str, Space], int] = {}
 
     def run(
         self, program: Program, *, wait: bool, ended: Ended | None
     ) -> list[list[np.ndarray]] | None:
         """As ``Client.run``."""
         calls, fan_out = program.calls, self._fan_out
-        route = self._route(tuple([call.space for call in calls]))
+        key = tuple([id(one) for call in calls for one in call[:2]])  # their sweeps and spaces
+        route = self._routes.get(key) or self._route(key, calls)
         servers: Set[int] = route.shares.keys()
         if program.before or program.after:
             collectives = (*program.before, *program.after)
@@ -111,54 +118,54 @@ class Dispatcher:
         None where they did not, or one refuses: then no output exists, and a message tells why.
         It counts as the messages that it saves.
         """
-        began = time.perf_counter()
-        counters, fan_out, calls = self._counters, self._fan_out, program.calls
+        began = start = time.perf_counter()
+        fan_out, calls, shares = self._fan_out, program.calls, route.shares
         made: dict[int, list[np.ndarray]] = {}
         counts: list[tuple[int, int, int, float]] = []
         with defer_signals():
             frees = fan_out.take_frees()
             for server, link in enumerate(fan_out.links):
-                numbers = route.shares.get(server, ())
+                numbers = shares.get(server, ())
                 if not (numbers or frees):
                     continue
                 own = calls if len(numbers) == len(calls) else [calls[k] for k in numbers]
-                start, found = time.perf_counter(), None
-                digests = [call.sweep.digest for call in own]
-                if not link.has_frees and link.known_sweeps.issuperset(digests):
+                found = None
+                known = not numbers or link.known_sweeps.issuperset(route.digests[server])
+                if known and not link.has_frees:
                     with suppress(Exception):  # the message that follows meets it, too
                         found = self._here[server](self._sender, own, frees)
                 if found is None:
                     fan_out.take_back(program.made, made)
                     fan_out.take_back(frees, range(server, self._servers))
                     return None
+                end = time.perf_counter()
                 if numbers:
                     made[server] = found
-                    sent = sum([self._bytes_of(call) for call in own], self._header_bytes)
+                    sent = route.sent[server] or self._bytes_of(server, route, own)
                     received = sum([one.nbytes + 2 for one in found], _REPLY_BYTES)
-                    counts.append((server, sent, received, time.perf_counter() - start))
-        left: dict[int, Iterator[Any]] = {k: iter(arrays) for k, arrays in made.items()}
-        results = [
-            _of_rows(call, holding, self._servers, left)
-            if call.sweep.leaves_rows
-            else [_joined([next(left[server]) for server in holding]) for _ in call.sweep.partials]
-            for call, holding in zip(calls, route.holders, strict=True)
-        ]
-        fan_out.note_frees(program.frees)
-        for count in counts:
-            counters.count_message(*count)
-        counters.count_program(program)
-        counters.count_wait(time.perf_counter() - began)
+                    counts.append((server, sent, received, end - start))
+                start = end
+        if len(made) == 1 and not any(call.sweep.leaves_rows for call in calls):
+            arrays = iter(*made.values())
+            results = [[next(arrays) for _ in call.sweep.partials] for call in calls]
+        else:
+            left: dict[int, Iterator[Any]] = {k: iter(arrays) for k, arrays in made.items()}
+            results = [
+                _of_rows(call, holding, self._servers, left)
+                if call.sweep.leaves_rows
+                else [_joined([next(left[k]) for k in holding]) for _ in call.sweep.partials]
+                for call, holding in zip(calls, route.holders, strict=True)
+            ]
+        if program.frees:
+            fan_out.note_frees(program.frees)
+        self._counters.count_run(program, counts, time.perf_counter() - began)
         return results
 
-    def _bytes_of(self, call: SweepCall) -> int:
-        """So many a call takes in a message."""
-        key = call.sweep.digest, call.space
-        found = self._call_bytes.get(key)
-        if found is None:
-            if len(self._call_bytes) >= _MOST_REMEMBERED:
-                self._call_bytes.clear()
-            found = self._call_bytes[key] = encode_call(call, full=False).ByteSize() + 2
-        return found
+    def _bytes_of(self, server: int, route: _Route, calls: Sequence[SweepCall]) -> int:
+        """So many its calls take in a message."""
+        sizes = [encode_call(call, full=False).ByteSize() + 2 for call in calls]
+        route.sent[server] = sum(sizes, self._header_bytes)
+        return route.sent[server]
 
     def _add_collectives(self, body: pb.Run, program: Program, server: int) -> None:
         """The phases in which a server takes part."""
@@ -220,18 +227,18 @@ class Dispatcher:
 
         return after
 
-    def _route(self, spaces: tuple[Space, ...]) -> _Route:
-        """Who takes part in calls over ``spaces``."""
-        found = self._routes.get(spaces)
-        if found is None:
-            if len(self._routes) >= _MOST_REMEMBERED:
-                self._routes.clear()
-            holders = [space.holders(self._servers) for space in spaces]
-            shares: dict[int, list[int]] = {}
-            for number, servers in enumerate(holders):
-                for server in servers:
-                    shares.setdefault(server, []).append(number)
-            found = self._routes[spaces] = _Route(holders, shares)
+    def _route(self, key: tuple[int, ...], calls: Sequence[SweepCall]) -> _Route:
+        """Who takes part in ``calls``, whose sweeps and spaces have the ids of ``key``."""
+        if len(self._routes) >= _MOST_REMEMBERED:
+            self._routes.clear()
+        holders = [call.space.holders(self._servers) for call in calls]
+        shares: dict[int, list[int]] = {}
+        for number, servers in enumerate(holders):
+            for server in servers:
+                shares.setdefault(server, []).append(number)
+        digests = {server: {calls[k].sweep.digest for k in own} for server, own in shares.items()}
+        pairs = [(call.sweep, call.space) for call in calls]
+        found = self._routes[key] = _Route(pairs, holders, shares, digests, [0] * self._servers)
         return found
 
 

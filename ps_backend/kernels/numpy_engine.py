@@ -52,7 +52,8 @@ from ps_backend.program import ops
 from ps_backend.program.partials import layout_of, of_tree, partial_types
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.row_ops import Place
-from ps_backend.program.sweep import Reduction, Scalar, Sweep, partial_dtypes
+from ps_backend.program.summation_order import rows_for_sums, sums
+from ps_backend.program.sweep import Reduction, Scalar, Step, Sweep, partial_dtypes
 from ps_backend.program.types import ValueType
 from ps_backend.serial_blas import serial_blas
 
@@ -347,6 +348,8 @@ _ALONE = 1 << 18
 """Elements computed that are not worth a second thread."""
 _FEW_ELEMENTS = 1 << 16
 """Of all values together, for which no memory is used again: it costs more than it saves."""
+_SUMMED = 1 << 15
+"""Elements that are summed together: they fit the cache."""
 _ITEM_BYTES = 8
 """Of the widest dtype."""
 _PRODUCTS = 8
@@ -501,6 +504,29 @@ class _Few:
             for value, step in enumerate(sweep.steps, first)
         ]
         self._partials = [partial_dtypes(r, sweep.types[r.args[0]]) for r in sweep.reductions]
+        summed = [
+            (k, r.args[0])
+            for k, r in enumerate(sweep.reductions)
+            if REDUCERS[r.op].in_order is sums
+            and sweep.types[r.args[0]].dtype == "float64"
+            and r.args[0] not in sweep.constants
+        ]
+        self._sums = [(k, value, self._factors(value)) for k, value in summed]
+        """Sums of floats: the number of the reduction, the operand, and its factors if it is their
+        product, which nothing else needs."""
+        alone = {value for _, value, factors in self._sums if factors}
+        self._first = [one for one in self._steps if one[0] not in alone]
+        self._others = [k for k in range(len(sweep.reductions)) if k not in dict(summed)]
+
+    def _factors(self, value: int) -> tuple[int, ...]:
+        sweep = self._sweep
+        number = value - len(sweep.inputs) - len(sweep.scalars)
+        uses = [arg for one in (*sweep.steps, *sweep.reductions) for arg in one.args]
+        if number < 0 or (*uses, *sweep.outputs).count(value) > 1:
+            return ()
+        step = sweep.steps[number]
+        is_product = isinstance(step, Step) and step.op == "multiply" and fills(sweep, step)
+        return step.args if is_product else ()
 
     def _function(self, step: Any) -> Callable[..., Any] | None:
         """None of the index, which depends on the place."""
@@ -519,29 +545,44 @@ class _Few:
     ) -> list[npt.NDArray[Any]]:
         """As of any kernel."""
         sweep = self._sweep
-        result: list[npt.NDArray[Any]] = []
+        is_one = length <= block_size
+        found: list[Sequence[npt.NDArray[Any]]] = [()] * len(sweep.reductions)
         with np.errstate(all="ignore"):
             typed = [of(value) for of, value in zip(self._types, scalars, strict=True)]
             values: list[Any] = [*inputs, *typed, *self._unknown]
-            for value, args, function in self._steps:
+            for value, args, function in self._first if is_one else self._steps:
                 if function is None:
                     values[value] = np.arange(offset, offset + length, dtype=np.int64)
                 else:
                     values[value] = function(*[values[arg] for arg in args])
-            for reduction, dtypes in zip(sweep.reductions, self._partials, strict=True):
-                operand = values[reduction.args[0]]
-                in_order = REDUCERS[reduction.op].in_order
-                is_one = length <= block_size and operand.dtype == np.float64 and operand.ndim
-                if in_order is not None and is_one:
-                    result.append(in_order(operand[None, :]))
-                    continue
+            if is_one and self._sums:
+                self._sum(values, length, found)
+            for k in self._others if is_one else range(len(found)):
+                reduction, operand = sweep.reductions[k], values[sweep.reductions[k].args[0]]
                 if operand.ndim == 0:
                     operand = np.broadcast_to(operand, (length,))
                 parts = reduce_blocks(reduction, operand, offset, block_size)
-                result += [
+                found[k] = [
                     part.astype(dtype, copy=False)
-                    for part, dtype in zip(parts, dtypes, strict=True)
+                    for part, dtype in zip(parts, self._partials[k], strict=True)
                 ]
             for array, value in zip(outputs, sweep.outputs, strict=True):
                 array[:] = values[value]
-        return result
+        return [part for parts in found for part in parts]
+
+    def _sum(
+        self, values: Sequence[Any], length: int, found: list[Sequence[npt.NDArray[Any]]]
+    ) -> None:
+        """All sums of floats over one block, some together, by few calls."""
+        together = max(1, _SUMMED // length)
+        for low in range(0, len(self._sums), together):
+            some = self._sums[low : low + together]
+            rows = rows_for_sums(len(some), length)
+            for row, (_, value, factors) in zip(rows[:, :length], some, strict=True):
+                if factors:
+                    np.multiply(values[factors[0]], values[factors[1]], row)
+                else:
+                    row[:] = values[value]
+            totals = sums(rows)
+            for number, (k, _, _) in enumerate(some):
+                found[k] = (totals[number : number + 1],)

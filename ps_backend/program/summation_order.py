@@ -78,12 +78,33 @@ OfRows = Callable[[npt.NDArray[Any]], Floats]
 """Each row of a matrix reduced."""
 
 
+_PADDED = 4096
+"""Rows of so many elements take less time where they are longer, but are summed by one call."""
+
+
+def rows_for_sums(count: int, length: int) -> Floats:
+    """A matrix for ``sums``: its first ``length`` columns are to be filled.
+
+    It may have further ones, of negative zeros: these change no sum, not even the sign of zero, and
+    a whole number of leaves that is a power of two is summed by NumPy in our order.
+    """
+    if length > _PADDED or length % LANES:
+        return np.empty((count, length))
+    leaves = -(-length // LEAF)
+    rows = np.empty((count, LEAF << (leaves - 1).bit_length()))
+    rows[:, length:] = -0.0
+    return rows
+
+
 def sums(rows: Floats) -> Floats:
     """The sum of each row of a matrix of shape ``(k, m)``, in the order above."""
     rows = np.ascontiguousarray(rows)
+    whole, parts, low = rows.shape[1] // LEAF, [], 0
+    if whole & (whole - 1) == 0 and whole * LEAF == rows.shape[1]:
+        total: Floats = np.add.reduce(rows, axis=1)
+        return total
     if len(rows) == 1:
         return np.array([_sum_of(rows[0])])
-    whole, parts, low = rows.shape[1] // LEAF, [], 0
     for level in reversed(range(whole.bit_length())):
         if whole >> level & 1:  # for so many leaves NumPy's own order is this one
             high = low + (LEAF << level)
@@ -91,7 +112,7 @@ def sums(rows: Floats) -> Floats:
             low = high
     if low < rows.shape[1] or not parts:
         parts.append(np.add.reduce(rows[:, low:], axis=1))
-    total: Floats = parts.pop()
+    total = parts.pop()
     while parts:
         total = parts.pop() + total
     return total

@@ -325,8 +325,7 @@ class Sweep:
         return value.dtype if alike else str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class SweepCall:
+class SweepCall(NamedTuple):
     """A sweep with what it runs on: ids of buffers in ``space`` and the values of its scalars.
 
     A scalar with a row is a C-contiguous array of just its shape and dtype.
@@ -353,8 +352,7 @@ class SweepCall:
                     yield view.index
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """Sweeps in order (a later one may read what an earlier one stored), then buffers to free.
 
     Phases of collectives come before the sweeps, or after them.
