@@ -494,8 +494,6 @@ class _Few:
 
     def __init__(self, sweep: Sweep) -> None:
         self._sweep = sweep
-        self.most = _FEW_ELEMENTS // max(1, len(sweep.types))
-        """Elements."""
         first = len(sweep.inputs) + len(sweep.scalars)
         self._unknown = [None] * len(sweep.steps)
         self._types = [np.dtype(value.dtype).type for value in sweep.scalars]
@@ -515,6 +513,8 @@ class _Few:
         """Sums of floats: the number of the reduction, the operand, and its factors if it is their
         product, which nothing else needs."""
         alone = {value for _, value, factors in self._sums if factors}
+        self.most = _FEW_ELEMENTS // max(1, len(sweep.types) - len(alone))
+        """Elements."""
         self._first = [one for one in self._steps if one[0] not in alone]
         self._others = [k for k in range(len(sweep.reductions)) if k not in dict(summed)]
 
