@@ -283,6 +283,11 @@ _MOST_RUNS = 8
 """In more runs of such indices than these, each would have few for a message of its own."""
 
 
+_INDEX_BYTES, _LEAST_SAVED, _MOST_FETCHED = 8, 2, 32 << 20
+"""Of an index on its way; and an array of at most so many bytes is fetched as a whole if it takes
+this part of the indices and what they name."""
+
+
 class GatherInput(Source):
     """An input that is read at the slots that an array of indices names."""
 
@@ -300,6 +305,11 @@ class GatherInput(Source):
         self._starts = np.array([low for _, low, _ in ranges[1:]], np.int64)
         verify_range(self._index, self._length)
         self.streams = any(server != session.index for server, _, _ in ranges)
+        size = self._home.type.nbytes
+        named = len(self._index) * (_INDEX_BYTES + self.row_bytes)
+        self._is_fetched = self.streams and size * _LEAST_SAVED <= named and size <= _MOST_FETCHED
+        """Whether all that others have takes much less than the indices and what they name."""
+        self._fetched: tuple[Array, list[Asked]] | None = None
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -314,6 +324,15 @@ class GatherInput(Source):
         """As of any source."""
         indices = self._index[low - self._low : high - self._low]
         rows = self._as_rows(scratch.part((high - low) * self.width))
+        if self._is_fetched:
+            self._fetched = self._fetched or self._fetch(neighbours)
+            whole, parts = self._fetched
+
+            def finish_local(look: Look) -> None:
+                wait_for_all(parts, look)
+                take(whole, 0, indices, rows, self._length)
+
+            return finish_local
         keep = (scratch.block, self._buffer)
         finishes = [
             self._begin_run(owner, indices[some], rows[some], keep, neighbours)
@@ -327,6 +346,22 @@ class GatherInput(Source):
                 one(look)
 
         return finish
+
+    def _fetch(self, neighbours: Neighbours) -> tuple[Array, list[Asked]]:
+        """The whole array: its parts that others have are on their way."""
+        home, width = self._home, self.width
+        (block,) = _working_memory(self._memory, [home.type.nbytes])
+        flat, asked = block.bytes.view(self.dtype), []
+        for server, low, high in home.ranges:
+            part = flat[low * width : high * width]
+            if server == home.here:
+                copy(part, home.flat)
+                continue
+            array = encode_array(self._number, home.type)
+            piece = pb.Pieces(array=array, start=low * width, step=1, count=1, width=part.size)
+            body = pb.Fetch(pieces=[piece])
+            asked.append(neighbours.ask(server, "fetch", body, byte_view(part), keep=block))
+        return self._as_rows(flat), asked
 
     def _runs(self, indices: Array) -> list[tuple[int | None, slice]]:
         """Consecutive indices by the server that has all that they name.
