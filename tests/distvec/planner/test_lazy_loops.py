@@ -26,6 +26,8 @@ class Cost(NamedTuple):
     messages: int
     reads: int
     calls: int
+    again: int
+    """Calls of a second run, whose plans are kept."""
     cancellations: int
     result: np.ndarray[Any, Any]
 
@@ -42,10 +44,12 @@ def cost(loop: Callable[..., Any], scalar: Scalar, steps: int) -> Cost:
         sys.setprofile(count)
         try:
             x = loop(*problem(ps), steps, scalar).persist()
+            counters, first = ps.counters.snapshot(), calls
+            loop(*problem(ps), steps, scalar).persist()
         finally:
             sys.setprofile(before)
-        counters = ps.counters
-        return Cost(counters.messages, counters.vectors_read, calls, ps.cancellations, x.numpy())
+        messages, reads = counters["messages"], counters["vectors_read"]
+        return Cost(messages, reads, first, calls - first, ps.cancellations, x.numpy())
 
 
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
@@ -55,7 +59,8 @@ def test_a_lazy_loop_costs_no_more(loop: Callable[..., Any]) -> None:
         eager = cost(loop, float, steps)
         assert found.messages <= eager.messages + steps
         assert found.reads <= eager.reads + 2 * steps
-        assert found.calls <= 3 * eager.calls
+        assert found.calls <= 3.5 * eager.calls, "of one plan, where plans of the other are kept"
+        assert found.again <= 1.5 * eager.again, "scalars are nodes, too"
         assert found.cancellations == 0
         np.testing.assert_allclose(found.result, eager.result, rtol=1e-9)
     assert typed[19].calls <= 2.3 * typed[9].calls, "planning costs more the longer the loop"
