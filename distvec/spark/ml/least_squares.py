@@ -7,15 +7,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from distvec.losses.rows import Floats, Ints, Matrix, Rows
-from distvec.spark.data.blocks import load
+from distvec.losses.rows import Floats, Ints, Matrix
+from distvec.spark.data.blocks import Block, load
 from distvec.spark.data.build import Descriptor
 from distvec.spark.objectives.objective import Objective
 from distvec.spark.rounds.contribute import Contributor
@@ -37,13 +37,14 @@ _CONSTANT = 1e-14
 _SINGULAR = 1e-13
 """Of the square of a pivot, of columns of deviation 1: what is less has no digit left."""
 
-Working: TypeAlias = "Callable[[Rows], tuple[Floats, Floats | None]]"
+Working: TypeAlias = "Callable[[Block], tuple[Floats, Floats | None]]"
 """The response and the weight of each row; None: all weights are 1. ``ValueError`` for rows that
 cannot be used."""
 
 
-def labels_of(rows: Rows) -> tuple[Floats, Floats | None]:
+def labels_of(block: Block) -> tuple[Floats, Floats | None]:
     """Labels without offsets, and the weights."""
+    rows = block.rows
     return rows.labels if rows.offsets is None else rows.labels - rows.offsets, rows.weights
 
 
@@ -72,6 +73,15 @@ class Products:
         spread = np.maximum(np.diagonal(self.table), 0.0) / self.totals.weight
         found = np.sqrt(spread)
         return np.where(found > _CONSTANT * np.abs(self.totals.means), found, 0.0)
+
+
+class LabelledRows(Objective):
+    """Rows for several fits: their products are computed once."""
+
+    @cached_property
+    def products(self) -> Products:
+        """Of the labels without offsets. One Spark job, when it is first read."""
+        return products_of(self)
 
 
 def products_of(objective: Objective, working: Working = labels_of) -> Products:
@@ -106,7 +116,7 @@ def _merged(parts: Sequence[Totals], table: Floats) -> Products:
     rows, weight = sum(one.rows for one in parts), math.fsum(one.weight for one in parts)
     weights = np.array([one.weight for one in parts])
     each = np.array([one.means for one in parts])
-    means = weights @ each / weight
+    means = _means(each, weights)
     far = (each - means) * np.sqrt(weights)[:, None]
     totals = Totals(rows, weight, math.fsum(one.squares for one in parts), means)
     return Products(totals, table + far.T @ far)
@@ -116,7 +126,7 @@ def _contribute(working: Working, contributor: Contributor, descriptor: Descript
     """Contribute the table of a partition; a text says why it cannot be had."""
     block = load(descriptor.path)
     try:
-        response, weights = working(block.rows)
+        response, weights = working(block)
     except ValueError as error:
         return f"partition {descriptor.partition}: {error}"
     totals, table = weighted_products(block.rows.matrix, response, weights)
@@ -153,7 +163,8 @@ def weighted_products(
 def _dense(matrix: Matrix, response: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
     """A shift near the means, and products of [features - shift, response - shift, 1]."""
     first = slice(0, _BLOCK_ROWS)
-    shift = np.append(_rows(matrix, first).mean(axis=0), response[first].mean())
+    near = _means(_rows(matrix, first), None if weights is None else weights[first])
+    shift = np.append(near, _means(response, weights))
     table = np.zeros((shift.size + 1, shift.size + 1))
     block = np.ones((min(_BLOCK_ROWS, response.size), shift.size + 1))
     for start in range(0, response.size, _BLOCK_ROWS):
@@ -169,6 +180,14 @@ def _dense(matrix: Matrix, response: Floats, weights: Floats | None) -> tuple[Fl
     return shift, table
 
 
+def _means(rows: Any, weights: Floats | None) -> Any:
+    """Weighted, as rows of little weight may be far from others; of no weight 0."""
+    if weights is None:
+        return rows.mean(axis=0)
+    total = weights.sum()
+    return weights @ rows / total if total > 0.0 else np.zeros(rows.shape[1:])
+
+
 def _rows(matrix: Matrix, part: slice) -> Any:
     return matrix[part] if isinstance(matrix, np.ndarray) else matrix[part].toarray()
 
@@ -181,7 +200,7 @@ def _sparse(
     counts = np.bincount(matrix.indices, minlength=columns)
     sums = np.bincount(matrix.indices, matrix.data, columns)
     means = np.where(counts == response.size, sums / max(1, response.size), 0.0)
-    shift = np.append(means, response.mean())
+    shift = np.append(means, _means(response, weights))
     values = matrix.data - means[matrix.indices]
     others = np.column_stack([response - shift[-1], np.ones(response.size)])
     if weights is not None:

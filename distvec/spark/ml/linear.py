@@ -24,11 +24,10 @@ from distvec.spark.ml.files import frame_of
 from distvec.spark.ml.fits import ServerEstimator
 from distvec.spark.ml.least_squares import (
     MOST_FEATURES,
+    LabelledRows,
     LeastSquares,
-    Products,
     Solution,
     label_moments,
-    products_of,
 )
 from distvec.spark.ml.models import MARGIN, ServerModel, kept
 from distvec.spark.ml.params import HasFeatures, Range, at_least, between, one_of
@@ -53,14 +52,6 @@ class _LinearParams(_LinearRegressionParams, HasFeatures):
         "solver": one_of("auto", "normal", "l-bfgs"),
         "loss": one_of("squarederror", "huber"),
     }
-
-
-class _LabelledRows(Objective):
-    """Rows for several fits: what is computed of them once is kept."""
-
-    @cached_property
-    def products(self) -> Products:
-        return products_of(self)
 
 
 class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
@@ -105,7 +96,7 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
         return (*given, self._weight)
 
     def _objective(self, dataset: DataFrame) -> Objective:
-        return _LabelledRows(
+        return LabelledRows(
             dataset,
             loss=Squared(),
             features=self._features,
@@ -126,7 +117,7 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
         model._training, model._inverse_diagonal = Training(dataset, history), diagonal
         return model
 
-    def _by_products(self, objective: _LabelledRows) -> tuple[Model, Floats | None, list[float]]:
+    def _by_products(self, objective: LabelledRows) -> tuple[Model, Floats | None, list[float]]:
         found = LeastSquares(
             intercept=self.getFitIntercept(),
             strength=self.getRegParam(),
@@ -141,7 +132,7 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
         x = np.append(found.coefficients, found.intercept)
         return Model(x, loss=Squared(), intercept=True, features=self._features)
 
-    def _by_rows(self, objective: _LabelledRows) -> tuple[Model, list[float]]:
+    def _by_rows(self, objective: LabelledRows) -> tuple[Model, list[float]]:
         labels = label_moments(objective)
         strength, share, unit = self.getRegParam(), self.getElasticNetParam(), labels.deviation
         if unit == 0.0:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from distvec.spark.ml.generalized import (
+    GeneralizedLinearRegression,
+    GeneralizedLinearRegressionModel,
+    GeneralizedLinearRegressionSummary,
+    GeneralizedLinearRegressionTrainingSummary,
+)
 from distvec.spark.ml.linear import (
     LinearRegression,
     LinearRegressionModel,
@@ -13,9 +19,16 @@ from distvec.spark.ml.survival import AFTSurvivalRegression, AFTSurvivalRegressi
 __all__ = (
     "AFTSurvivalRegression",
     "AFTSurvivalRegressionModel",
+    "GeneralizedLinearRegression",
+    "GeneralizedLinearRegressionModel",
     "LinearRegression",
     "LinearRegressionModel",
 )
 
-_SUMMARIES = (LinearRegressionSummary, LinearRegressionTrainingSummary)
+_SUMMARIES = (
+    GeneralizedLinearRegressionSummary,
+    GeneralizedLinearRegressionTrainingSummary,
+    LinearRegressionSummary,
+    LinearRegressionTrainingSummary,
+)
 """Of models; users import them for their types."""

@@ -123,3 +123,16 @@ def test_constant_labels():
     found = LeastSquares(intercept=False).solve(same)
     expected, *_ = np.linalg.lstsq(x, np.full(len(y), 2.5), rcond=None)
     assert np.allclose(found.coefficients, expected)
+
+
+def test_rows_of_little_weight_cost_no_digits():
+    """Where a mean is cut off, iteratively reweighted least squares has such rows."""
+    x, y, c = rows_of(4)
+    response, weights = np.append(y, 1e32), np.append(c, 1e-32)
+    wide = np.vstack([x, x[:1]])
+    for matrix in (wide, sp.csr_array(wide)):
+        found = LeastSquares().solve(products(matrix, response, weights))
+        design = np.column_stack([wide, np.ones(len(wide))])
+        moments = design.T @ np.column_stack([design * weights[:, None], weights * response])
+        expected = np.linalg.solve(moments[:, :-1], moments[:, -1])
+        assert np.allclose(np.append(found.coefficients, found.intercept), expected)

@@ -12,8 +12,12 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import functions as F
 
-from distvec.spark.ml import linear
-from distvec.spark.ml.regression import LinearRegression, LinearRegressionModel
+from distvec.spark.ml import least_squares
+from distvec.spark.ml.regression import (
+    GeneralizedLinearRegression,
+    LinearRegression,
+    LinearRegressionModel,
+)
 from distvec.spark.objectives.objective import Objective
 
 DATA = Path(pyspark.__file__).parent / "data" / "mllib"
@@ -138,9 +142,11 @@ def check_files(model, kind, folder):
 
 def test_rows_of_a_regression_are_read_once_for_all_param_maps(ps, rows, monkeypatch):
     made = []
-    init, products_of = Objective.__init__, linear.products_of
+    init, products_of = Objective.__init__, least_squares.products_of
     monkeypatch.setattr(Objective, "__init__", lambda *a, **k: (made.append(1), init(*a, **k))[1])
-    monkeypatch.setattr(linear, "products_of", lambda *a: (made.append(2), products_of(*a))[1])
+    monkeypatch.setattr(
+        least_squares, "products_of", lambda *a: (made.append(2), products_of(*a))[1]
+    )
     estimator = LinearRegression(solver="normal")
     maps = [
         {estimator.regParam: r, estimator.standardization: s} for r, s in [(0, True), (1, False)]
@@ -173,3 +179,100 @@ def test_params_of_regressions(ps, few):
             LinearRegression(solver=solver, regParam=0.1, fitIntercept=False).fit(same)
     with pytest.raises(RuntimeError, match="No training summary available"):
         _ = LinearRegressionModel.from_mllib(model.to_mllib()).summary
+
+
+# Of the labels |y| + 0.5 with regParam 0.1: arguments, first coefficients, intercept, deviance.
+GENERALIZED = [
+    (
+        {"family": "poisson"},
+        "-.0055115799 -.022176752 .0749473962 .0602765796 -.0244172307",
+        2.1642422172,
+        2120.4343753082,
+    ),
+    (
+        {"family": "tweedie", "variancePower": 1.5},
+        ".0009290145 .0036935819 -.0126406948",
+        0.3390879465,
+        784.3513802857,
+    ),
+]
+
+
+@pytest.mark.parametrize(("params", "coefficients", "intercept", "deviance"), GENERALIZED)
+def test_generalized_optima_are_those_of_mllib(ps, rows, params, coefficients, intercept, deviance):
+    frame = rows.withColumn("label", F.abs("label") + 0.5)
+    tight = {"tol": 1e-12, "maxIter": 50, "regParam": 0.1}
+    model = GeneralizedLinearRegression(**tight, **params).fit(frame)
+    expected = np.array(coefficients.split(), float)
+    assert np.allclose(model.coefficients[: expected.size], expected, atol=1e-9)
+    assert model.intercept == pytest.approx(intercept, abs=1e-9)
+    assert model.summary.deviance == pytest.approx(deviance, abs=1e-9)
+    if params["family"] == "poisson":
+        assert model.summary.aic == pytest.approx(4162.3759401075, abs=1e-9)
+    else:
+        with pytest.raises(NotImplementedError, match="No AIC available for the tweedie family"):
+            _ = model.summary.aic
+
+
+def test_least_squares_are_a_generalized_model(ps, rows):
+    """Both standardize features and labels before the penalty."""
+    model = GeneralizedLinearRegression(regParam=0.3).fit(rows)
+    same = LinearRegression(regParam=0.3).fit(rows)
+    assert np.array_equal(model.coefficients, same.coefficients)
+    assert model.intercept == pytest.approx(0.14592176145232, abs=1e-12)
+    assert model.summary.numIterations == 1 and model.summary.solver == "irls"
+    assert np.allclose(model.summary.pValues, same.summary.pValues)
+
+
+def test_statistics_of_generalized_models_are_those_of_mllib(ps, few, tmp_path):
+    """The values of pyspark's own test of offsets; and shares with numbers of trials."""
+    values = [(0.2, 1.0, 2.0, [0.0, 5.0]), (0.5, 2.1, 0.5, [1.0, 2.0])]
+    values += [(0.9, 0.4, 1.0, [2.0, 1.0]), (0.7, 0.7, 0.0, [3.0, 3.0])]
+    values += [(0.1, 1.0, 0.0, [2.5, 3.5])]
+    made = [(*numbers, Vectors.dense(x)) for *numbers, x in values]
+    frame = few.sparkSession.createDataFrame(made, ["label", "w", "o", "features"]).coalesce(1)
+    four = frame.filter("label != 0.1")
+    params = {"family": "poisson", "weightCol": "w", "offsetCol": "o", "linkPredictionCol": "p"}
+    model = GeneralizedLinearRegression(**params).fit(four)
+    assert np.allclose(model.coefficients, [0.664647, -0.3192581], atol=1e-6)
+    assert model.intercept == pytest.approx(-1.561613, abs=1e-6)
+    kind = mllib.GeneralizedLinearRegression
+    for given in (params, {"weightCol": "w", "family": "binomial", "regParam": 0.1}):
+        model = GeneralizedLinearRegression(**given).fit(frame)
+        theirs = kind(**given).fit(frame)
+        found, expected = model.summary, theirs.summary
+        assert str(found) == str(expected) and "(Intercept)" in str(found)
+        names = [name for name in dir(type(expected)) if name[0] != "_"]
+        skipped = ("predictions", "residuals", "toArray")
+        metrics_agree(found, expected, [name for name in names if name not in skipped])
+        for residuals in ("deviance", "pearson", "working", "response"):
+            ours, his = found.residuals(residuals), expected.residuals(residuals)
+            assert ours.columns == his.columns
+            assert np.allclose(ours.collect(), his.collect(), atol=1e-9)
+        arrays = frame.withColumn("x", vector_to_array("features"))
+        ours = model.copy().setFeaturesCol("x").transform(arrays).drop("x")
+        his = theirs.transform(frame)
+        assert ours.columns == his.columns
+        names = ["p", "prediction"] if "p" in his.columns else ["prediction"]
+        assert np.allclose(ours.select(names).collect(), his.select(names).collect(), atol=1e-9)
+    assert model.evaluate(frame).deviance == pytest.approx(found.deviance)
+    assert model.predict(Vectors.dense([1.0, 2.0])) == pytest.approx(
+        theirs.predict(Vectors.dense([1.0, 2.0]))
+    )
+    with pytest.raises(ValueError, match="The residuals type anscombe is not supported"):
+        found.residuals("anscombe")
+    check_files(model, mllib.GeneralizedLinearRegressionModel, tmp_path)
+
+
+def test_params_of_generalized_models(ps, few):
+    estimator = GeneralizedLinearRegression(family="Gamma", link="logit")
+    with pytest.raises(ValueError, match="Gamma family does not support logit link function"):
+        estimator.fit(few)
+    with pytest.raises(ValueError, match=r"variancePower given invalid value 0\.5"):
+        estimator.setVariancePower(0.5)
+    with pytest.raises(ValueError, match=r"partition \d+: The response variable of Gamma family"):
+        estimator.setLink("log").fit(few)
+    values = [(1.0, Vectors.sparse(4097, [0], [1.0]))]
+    wide = few.sparkSession.createDataFrame(values, ["label", "features"])
+    with pytest.raises(ValueError, match=r"only supports number of features <= 4096\. Found 4097"):
+        GeneralizedLinearRegression().fit(wide)
