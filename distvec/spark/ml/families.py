@@ -139,7 +139,7 @@ class Family(ABC):
         self, labels: Floats, mean: Floats, weights: Floats, dispersion: float
     ) -> Floats:
         """Of each row, for Akaike's criterion; ``dispersion`` is the mean deviance."""
-        raise NotImplementedError("No AIC available for the tweedie family")
+        raise NotImplementedError(f"the likelihood of {self} is no finite sum")
 
 
 @dataclass(frozen=True)

@@ -521,7 +521,10 @@ class GeneralizedLinearRegressionSummary(PredictionSummary):
     @cached_property
     def aic(self) -> float:
         """Akaike's information criterion."""
-        family, totals = self._distribution.family, self._totals
+        family = self._distribution.family
+        if family.name == "tweedie":
+            raise NotImplementedError("No AIC available for the tweedie family")
+        totals = self._totals
         count = totals.rows if isinstance(family, Gaussian) else totals.weight
         dispersion = totals.deviance / count
         found = self._sums(partial(_Metrics(self._distribution).log_likelihood, dispersion))[0]
