@@ -141,7 +141,7 @@ class GeneralizedLinearRegression(ServerEstimator, _GeneralizedParams, Regressor
     >>> from distvec.spark.ml.regression import GeneralizedLinearRegression
     >>> model = GeneralizedLinearRegression(family="poisson", regParam=0.1).fit(train)
     >>> model.coefficients.toArray().round(2), round(model.intercept, 2)
-    (array([ 0.25, -1.11,  0.84, -0.  ]), -0.93)
+    (array([-0.28, -1.09,  0.61, -0.19]), -0.88)
     """
 
     def _data_key(self) -> tuple[Any, ...]:
@@ -215,7 +215,7 @@ class GeneralizedLinearRegressionModel(ServerModel, _GeneralizedParams, Regressi
     >>> from distvec.spark.ml.regression import GeneralizedLinearRegression
     >>> model = GeneralizedLinearRegression(family="poisson", regParam=0.1).fit(train)
     >>> model.numFeatures, round(model.summary.deviance, 3)
-    (4, 0.217)
+    (4, 0.427)
     """
 
     def __init__(self, fitted: Model) -> None:
@@ -246,7 +246,7 @@ class GeneralizedLinearRegressionModel(ServerModel, _GeneralizedParams, Regressi
         )
 
     def predict(self, value: Vector) -> float:
-        """Predict the mean of the label of one row, whose offset is 0.
+        """Predict the mean of the label of one row, without an offset.
 
         Parameters
         ----------

@@ -237,7 +237,7 @@ def test_statistics_of_generalized_models_are_those_of_mllib(ps, few, tmp_path):
     assert np.allclose(model.coefficients, [0.664647, -0.3192581], atol=1e-6)
     assert model.intercept == pytest.approx(-1.561613, abs=1e-6)
     kind = mllib.GeneralizedLinearRegression
-    for given in (params, {"weightCol": "w", "family": "binomial", "regParam": 0.1}):
+    for given in (params, {"weightCol": "w", "family": "binomial", "link": "probit"}):
         model = GeneralizedLinearRegression(**given).fit(frame)
         theirs = kind(**given).fit(frame)
         found, expected = model.summary, theirs.summary
