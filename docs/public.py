@@ -13,6 +13,7 @@ MODULES = (
     "distvec.spark.ml.clustering",
     "distvec.spark.ml.regression",
     "distvec.spark.ml.losses",
+    "distvec.spark.ml.online",
     "distvec.losses",
     "distvec.testing",
     "optim",

@@ -112,6 +112,9 @@ class KeyedObjective:
         may count twice if Spark repeats a task.
     space : KeyedSpace, optional
         The keyed space for the weights, such as ``ps.keys(admit=3)``. By default a new one.
+    weights : KeyedArray, optional
+        Weights to continue with, for instance from a file, with their space and optimizer. By
+        default zeros.
     ps : PSContext, optional
         The servers. By default the running ``PSContext``.
 
@@ -166,6 +169,7 @@ class KeyedObjective:
         batch_size: int = 256,
         exactly_once: bool = False,
         space: KeyedSpace | None = None,
+        weights: KeyedArray | None = None,
         ps: PSContext | None = None,
     ) -> None:
         self.loss = Logistic() if loss is None else loss
@@ -186,10 +190,14 @@ class KeyedObjective:
         self.ps = PSContext.active() if ps is None else ps
         self.data = data
         self.exactly_once = exactly_once
-        self.space = self.ps.keys() if space is None else space
-        self.weights: KeyedArray = self.space.zeros()
+        if weights is not None and space is not None:
+            raise ValueError("weights= have their own space; leave space= out")
+        own: Any = space if weights is None else weights.space
+        self.space: KeyedSpace = self.ps.keys() if own is None else own
+        self.weights: KeyedArray = self.space.zeros() if weights is None else weights
         """A float64 vector over the keys."""
-        self.weights.optimizer(row_functions.ftrl() if optimizer is None else optimizer)
+        if optimizer is not None or self.weights.trained is None:
+            self.weights.optimizer(row_functions.ftrl() if optimizer is None else optimizer)
         self.rows = 0
         """How many were learned from, with those that came again."""
         self._reading = Reading(names, values, label, weight, labels, intercept, batch_size)
