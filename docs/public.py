@@ -15,6 +15,7 @@ MODULES = (
     "distvec.spark.ml.losses",
     "distvec.spark.ml.online",
     "distvec.losses",
+    "distvec.sklearn",
     "distvec.testing",
     "optim",
 )

@@ -1,0 +1,114 @@
+"""What all estimators share: scikit-learn's checks, parameters, clones, pickles, and servers."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import check_estimator
+
+import distvec as dv
+import distvec.sklearn as ours
+
+# Those that scikit-learn expects of its own classes, by the same names.
+EXPECTED: dict[str, set[str]] = {"Ridge": {"check_non_transformer_estimators_n_iter"}}
+TIGHT: dict[str, dict[str, Any]] = {}
+
+
+@pytest.mark.parametrize("name", ours.__all__)
+def test_checks_of_scikit_learn(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator = getattr(ours, name)(**TIGHT.get(name, {}))
+        records = check_estimator(estimator, on_fail=None, on_skip=None)
+    failed = {r["check_name"]: str(r["exception"]) for r in records if r["status"] == "failed"}
+    unexpected = {key: text for key, text in failed.items() if key not in EXPECTED.get(name, set())}
+    assert not unexpected
+    assert sum(record["status"] == "passed" for record in records) > 50
+
+
+@pytest.mark.parametrize("name", ours.__all__)
+def test_parameters_are_those_of_scikit_learn_and_a_session(name: str) -> None:
+    cls = getattr(ours, name)
+    parent = next(base for base in cls.__mro__ if base.__module__.startswith("sklearn"))
+    theirs, mine = parent().get_params(), cls().get_params()
+    assert mine == {**theirs, "session": None}
+
+
+DATA = np.random.default_rng(3)
+X = DATA.normal(size=(60, 4))
+MARGINS = X @ [2.0, -1.0, 0.0, 0.5] + DATA.normal(size=60)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        ours.LogisticRegression(tol=1e-9),
+        ours.LogisticRegression(tol=1e-9, l1_ratio=0.5, C=0.3),
+        ours.LogisticRegression(tol=1e-9, solver="newton-cg"),
+        ours.LinearSVC(tol=1e-9),
+        ours.LinearSVC(tol=1e-9, loss="hinge", C=0.1),
+        ours.LinearRegression(tol=1e-9),
+        ours.Ridge(tol=1e-9),
+        ours.Ridge(tol=1e-9, positive=True),
+        ours.Lasso(tol=1e-9, alpha=0.1),
+        ours.ElasticNet(tol=1e-9, alpha=0.1, positive=True),
+    ],
+    ids=repr,
+)
+def test_servers_give_the_same_model(estimator: Any) -> None:
+    y = MARGINS > 0 if hasattr(estimator, "decision_function") else MARGINS
+    local = clone(estimator).fit(X, y)
+    with dv.local(2, in_process=True) as ps:
+        served = clone(estimator).set_params(session=ps)
+        assert clone(served).session is ps
+        served.fit(X, y)
+        assert pickle.loads(pickle.dumps(served)).session is None
+    np.testing.assert_allclose(served.coef_, local.coef_, atol=2e-7)
+    np.testing.assert_allclose(served.intercept_, local.intercept_, atol=2e-7)
+
+
+def test_a_search_over_parameters() -> None:
+    search = GridSearchCV(ours.LogisticRegression(), {"C": [1e-4, 1.0]}, cv=2).fit(X, MARGINS > 0)
+    assert search.best_params_ == {"C": 1.0}
+
+
+def test_names_of_features_and_pickles() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    model = ours.Lasso(alpha=0.1).fit(frame, MARGINS)
+    assert model.feature_names_in_.tolist() == list("abcd")
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+
+
+@pytest.mark.parametrize("cls", [ours.LogisticRegression, ours.Lasso])
+def test_a_warm_start_takes_fewer_iterations(cls: type) -> None:
+    y = MARGINS > 0 if cls is ours.LogisticRegression else MARGINS
+    warm = cls(tol=1e-6, warm_start=True).fit(X, y)
+    coefficients = warm.coef_.copy()
+    assert np.max(warm.fit(X, y).n_iter_) == 1
+    np.testing.assert_allclose(warm.coef_, coefficients, atol=1e-5)
+
+
+def test_a_limit_of_iterations_warns() -> None:
+    with pytest.warns(ConvergenceWarning, match="Increase max_iter"):
+        ours.LogisticRegression(max_iter=1, tol=1e-9).fit(X, MARGINS > 0)
+    with pytest.warns(ConvergenceWarning, match="Increase max_iter"):
+        ours.Lasso(max_iter=1, alpha=0.01, tol=1e-9).fit(X, MARGINS)
+
+
+def test_float32_and_int64_indices() -> None:
+    single = ours.LogisticRegression().fit(X.astype(np.float32), MARGINS > 0)
+    assert single.coef_.dtype == np.float32
+    matrix = sp.csr_array(X)
+    matrix.indices, matrix.indptr = matrix.indices.astype("i8"), matrix.indptr.astype("i8")
+    wide = ours.LogisticRegression().fit(matrix, MARGINS > 0)
+    np.testing.assert_allclose(wide.coef_, single.coef_, atol=1e-4)

@@ -1,0 +1,194 @@
+"""Linear models beside scikit-learn's own classes, at tight tolerances."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.preprocessing import scale
+
+import distvec.sklearn as ours
+
+Floats = npt.NDArray[Any]
+RNG = np.random.default_rng(0)
+
+
+def fitted_both(
+    name: str, X: Any, y: Any, weights: Any, theirs: dict[str, Any], **parameters: Any
+) -> tuple[Any, Any]:
+    """Ours and scikit-learn's model; ``theirs`` are parameters of the latter alone."""
+    parent = next(
+        cls for cls in getattr(ours, name).__mro__ if cls.__module__.startswith("sklearn")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = getattr(ours, name)(**parameters).fit(X, y, sample_weight=weights)
+        peer = parent(**{**parameters, **theirs}).fit(X, y, sample_weight=weights)
+    return model, peer
+
+
+def assert_same(model: Any, peer: Any, rtol: float = 1e-6) -> None:
+    for name in ("coef_", "intercept_"):
+        mine, their = np.asarray(getattr(model, name)), np.asarray(getattr(peer, name))
+        assert mine.shape == their.shape
+        assert mine.dtype == their.dtype
+        np.testing.assert_allclose(mine, their, rtol=0, atol=rtol * max(1.0, np.abs(their).max()))
+
+
+DIABETES, TARGETS = load_diabetes(return_X_y=True)
+DIABETES = 10.0 * DIABETES
+WEIGHTS = RNG.random(len(TARGETS))
+HOLES = np.where(RNG.random(DIABETES.shape) < 0.5, DIABETES, 0.0)
+REGRESSIONS = {
+    "dense": (DIABETES, None),
+    "dense, weights": (DIABETES, WEIGHTS),
+    "sparse, weights": (sp.csr_array(HOLES), WEIGHTS),
+}
+
+
+@pytest.mark.parametrize("data", REGRESSIONS)
+@pytest.mark.parametrize("parameters", [{}, {"positive": True}, {"fit_intercept": False}], ids=str)
+@pytest.mark.parametrize("alpha", [0.01, 1.0])
+@pytest.mark.parametrize("name", ["Ridge", "Lasso", "ElasticNet"])
+def test_penalized_least_squares(
+    name: str, alpha: float, parameters: dict[str, Any], data: str
+) -> None:
+    X, weights = REGRESSIONS[data]
+    theirs = {} if name == "Ridge" else {"max_iter": 100_000}
+    tight = {"alpha": alpha, "tol": 1e-12, **parameters}
+    assert_same(*fitted_both(name, X, TARGETS, weights, theirs, **tight))
+
+
+@pytest.mark.parametrize("data", REGRESSIONS)
+def test_least_squares(data: str) -> None:
+    X, weights = REGRESSIONS[data]
+    assert_same(*fitted_both("LinearRegression", X, TARGETS, weights, {}, tol=1e-12))
+
+
+def test_least_squares_of_a_singular_matrix_has_the_least_norm() -> None:
+    X = np.column_stack([DIABETES, DIABETES[:, 0]])
+    model, peer = fitted_both("LinearRegression", X, TARGETS, None, {})
+    assert_same(model, peer)
+    assert model.rank_ == peer.rank_ == 10
+    np.testing.assert_allclose(model.singular_[:10], peer.singular_[:10])
+
+
+@pytest.mark.parametrize("name", ["LinearRegression", "Ridge", "Lasso", "ElasticNet"])
+def test_several_targets(name: str) -> None:
+    y = np.column_stack([TARGETS, TARGETS**2 / 100.0])
+    tight = {} if name == "LinearRegression" else {"tol": 1e-12}
+    model, peer = fitted_both(name, DIABETES, y, None, {}, **tight)
+    assert_same(model, peer)
+    np.testing.assert_allclose(model.predict(DIABETES[:3]), peer.predict(DIABETES[:3]), rtol=1e-6)
+
+
+@settings(max_examples=25)
+@given(
+    st.integers(2, 12),
+    st.integers(1, 20),
+    st.sampled_from([0.003, 0.03, 0.3]),
+    st.sampled_from([0.1, 0.5, 1.0]),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_elastic_nets_are_at_their_minimum(
+    rows: int, columns: int, alpha: float, l1_ratio: float, positive: bool, seed: int
+) -> None:
+    """Also with more columns than rows, columns that are alike, and a column that is constant."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns)) + rng.normal(size=(rows, 1))
+    X[:, columns // 2] = X[:, 0]
+    X[:, -1] = 2.0
+    y = X[:, 0] + rng.normal(size=rows)
+    model = ours.ElasticNet(
+        alpha=alpha, l1_ratio=l1_ratio, positive=positive, tol=1e-9, max_iter=2000
+    ).fit(X, y)
+    far, goal = X - X.mean(axis=0), y - y.mean()
+    slopes = far.T @ (goal - far @ model.coef_) / rows - alpha * (1.0 - l1_ratio) * model.coef_
+    allowed = 1e-7 * max(1.0, np.abs(far.T @ goal / rows).max())
+    inside = model.coef_ != 0.0
+    signs = np.sign(model.coef_[inside])
+    np.testing.assert_allclose(slopes[inside], alpha * l1_ratio * signs, atol=allowed)
+    outside = slopes[~inside] if positive else np.abs(slopes[~inside])
+    assert (outside <= alpha * l1_ratio + allowed).all()
+    assert not positive or (model.coef_ >= 0.0).all()
+    assert abs(model.dual_gap_) < 1e-6 * max(1.0, goal @ goal) or positive
+
+
+CANCER, IS_BENIGN = load_breast_cancer(return_X_y=True)
+CANCER = scale(CANCER)
+IRIS, SPECIES = load_iris(return_X_y=True)
+IRIS = scale(IRIS)
+CLASSES = {
+    "two": (CANCER, IS_BENIGN, None),
+    "two, weights": (CANCER, IS_BENIGN, RNG.random(len(CANCER))),
+    "three, sparse": (sp.csr_array(IRIS), SPECIES, RNG.random(len(IRIS))),
+    "three, names": (IRIS, np.array(["x", "y", "z"])[SPECIES], None),
+}
+
+
+@pytest.mark.parametrize("data", CLASSES)
+@pytest.mark.parametrize(
+    ("parameters", "theirs"),
+    [
+        ({"C": 0.1}, {}),
+        ({"C": 0.1, "solver": "newton-cg"}, {}),
+        ({"C": 0.5, "class_weight": "balanced", "fit_intercept": False}, {}),
+        ({"C": 0.05, "l1_ratio": 0.5}, {"solver": "saga", "tol": 1e-12}),
+    ],
+    ids=str,
+)
+def test_logistic_regression(data: str, parameters: dict[str, Any], theirs: dict[str, Any]) -> None:
+    X, y, weights = CLASSES[data]
+    tight = {"tol": 1e-9, "max_iter": 10_000}
+    # Theirs stops where 64 units of rounding are gained.
+    model, peer = fitted_both("LogisticRegression", X, y, weights, theirs, **tight, **parameters)
+    assert_same(model, peer)
+    np.testing.assert_array_equal(model.predict(X), peer.predict(X))
+    np.testing.assert_allclose(model.predict_proba(X), peer.predict_proba(X), atol=1e-6)
+
+
+def test_logistic_regression_by_the_names_of_liblinear() -> None:
+    X, y, weights = CLASSES["two, weights"]
+    for parameters in ({}, {"C": 0.1, "l1_ratio": 1.0, "intercept_scaling": 3.0}):
+        tight = {"tol": 1e-10, "max_iter": 5000, "solver": "liblinear", **parameters}
+        assert_same(*fitted_both("LogisticRegression", X, y, weights, {"tol": 1e-12}, **tight))
+    with pytest.raises(ValueError, match="two classes only"):
+        ours.LogisticRegression(solver="liblinear").fit(IRIS, SPECIES)
+
+
+@pytest.mark.parametrize("data", CLASSES)
+@pytest.mark.parametrize(
+    ("parameters", "theirs"),
+    [
+        ({"C": 0.1, "class_weight": "balanced", "intercept_scaling": 2.0}, {"dual": False}),
+        ({"C": 0.01, "loss": "hinge"}, {}),
+    ],
+    ids=str,
+)
+def test_linear_svc(data: str, parameters: dict[str, Any], theirs: dict[str, Any]) -> None:
+    X, y, weights = CLASSES[data]
+    theirs = {"tol": 1e-12, "max_iter": 100_000, **theirs}
+    tight = {"tol": 1e-10, "max_iter": 5000}
+    assert_same(*fitted_both("LinearSVC", X, y, weights, theirs, **tight, **parameters))
+
+
+def test_linear_svc_with_an_l1_norm_is_at_least_as_good() -> None:
+    X, y, weights = CLASSES["two, weights"]
+    parameters = {"C": 0.1, "penalty": "l1", "dual": False, "tol": 1e-9, "max_iter": 5000}
+    models = fitted_both("LinearSVC", X, y, weights, {}, **parameters)
+
+    def value(model: Any) -> float:
+        short = np.maximum(0.0, 1.0 - (2 * y - 1) * model.decision_function(X))
+        norm = np.abs(model.coef_).sum() + np.abs(model.intercept_).sum()
+        return float(0.1 * weights @ short**2 + norm)
+
+    mine, theirs = map(value, models)
+    assert mine <= theirs * (1.0 + 1e-9)
