@@ -31,7 +31,7 @@ class _LeastSquares(Served):
     def _quadratic(
         self, X: Any, y: Any, sample_weight: Any, **checks: Any
     ) -> tuple[Quadratic, tuple[Any, bool]]:
-        """The function, and the form of its coefficients: the dtype, and whether ``y`` is a vector."""
+        """The function, the dtype of the features, and whether ``y`` is a vector."""
         X, y, weights = self._rows(X, y, sample_weight, multi_output=True, y_numeric=True, **checks)
         return Quadratic(X, y, weights, intercept=self.fit_intercept), (X.dtype, y.ndim == 1)
 
