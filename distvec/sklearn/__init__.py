@@ -1,13 +1,27 @@
 """Estimators with the parameters of scikit-learn, fitted by the losses and solvers of distvec."""
 
 from distvec.sklearn.classification import LinearSVC, LogisticRegression
+from distvec.sklearn.clusters import KMeans
+from distvec.sklearn.generalized import (
+    GammaRegressor,
+    HuberRegressor,
+    PoissonRegressor,
+    QuantileRegressor,
+    TweedieRegressor,
+)
 from distvec.sklearn.least_squares import ElasticNet, Lasso, LinearRegression, Ridge
 
 __all__ = [
     "ElasticNet",
+    "GammaRegressor",
+    "HuberRegressor",
+    "KMeans",
     "Lasso",
     "LinearRegression",
     "LinearSVC",
     "LogisticRegression",
+    "PoissonRegressor",
+    "QuantileRegressor",
     "Ridge",
+    "TweedieRegressor",
 ]

@@ -41,6 +41,9 @@ class Served:
     max_iter: int
     tol: float
     n_iter_: Any
+    coef_: Any
+    intercept_: Any
+    scale_: Any
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -158,12 +161,14 @@ class Served:
             return
         self._warn_of_limit(found.message)
 
-    def _warn_of_limit(self, reason: str = "The limit of iterations was reached.") -> None:
-        warnings.warn(
-            f"{type(self).__name__}: {reason} Increase max_iter or tol, or scale the features",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
+    def _warn_of_limit(self, reason: str = "the limit of iterations was reached.") -> None:
+        warn_of_limit(self, f"{reason} Increase max_iter or tol, or scale the features")
+
+
+def warn_of_limit(estimator: object, reason: str) -> None:
+    """A ConvergenceWarning in the name of an estimator."""
+    text = f"{type(estimator).__name__}: {reason}"
+    warnings.warn(text, ConvergenceWarning, stacklevel=5)
 
 
 def with_constant(X: Matrix, constant: float) -> Matrix:

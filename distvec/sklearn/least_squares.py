@@ -10,7 +10,7 @@ import scipy.linalg
 import sklearn.linear_model
 
 from distvec.losses.rows import Floats
-from distvec.sklearn.base import Array, Served
+from distvec.sklearn.base import Served
 from distvec.sklearn.quadratic import Quadratic, minimize_in_orthants
 from optim import conjugate_gradient
 
@@ -26,8 +26,6 @@ _SLOPES = 0.01
 class _LeastSquares(Served):
     """What all have: targets, one or more, and the intercept that follows from means."""
 
-    coef_: Array
-
     def _quadratic(
         self, X: Any, y: Any, sample_weight: Any, **checks: Any
     ) -> tuple[Quadratic, tuple[Any, bool]]:
@@ -40,7 +38,7 @@ class _LeastSquares(Served):
         dtype, is_one = form
         intercepts = quadratic.y_means - table @ quadratic.means
         self.coef_ = (table[0] if is_one else table).astype(dtype, copy=False)
-        self.intercept_: Any = 0.0
+        self.intercept_ = 0.0
         if self.fit_intercept:
             self.intercept_ = dtype.type(intercepts[0]) if is_one else intercepts.astype(dtype)
         return self

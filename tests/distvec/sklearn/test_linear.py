@@ -11,10 +11,13 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import scale
 
 import distvec.sklearn as ours
+from distvec.sklearn.generalized import _tweedie
 
 Floats = npt.NDArray[Any]
 RNG = np.random.default_rng(0)
@@ -192,3 +195,83 @@ def test_linear_svc_with_an_l1_norm_is_at_least_as_good() -> None:
 
     mine, theirs = map(value, models)
     assert mine <= theirs * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("data", REGRESSIONS)
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("PoissonRegressor", {}),
+        ("PoissonRegressor", {"solver": "newton-cholesky"}),
+        ("GammaRegressor", {}),
+        ("TweedieRegressor", {}),
+        ("TweedieRegressor", {"power": 1.5}),
+        ("TweedieRegressor", {"power": 3}),
+        ("TweedieRegressor", {"power": 0, "link": "log"}),
+        ("TweedieRegressor", {"power": 1, "link": "identity", "alpha": 0.1}),
+        ("QuantileRegressor", {"quantile": 0.9, "alpha": 0.1}),
+        ("QuantileRegressor", {"quantile": 0.9, "alpha": 0.0}),
+    ],
+    ids=str,
+)
+def test_generalized_regressions(name: str, parameters: dict[str, Any], data: str) -> None:
+    X, weights = REGRESSIONS[data]
+    tight = {} if name == "QuantileRegressor" else {"tol": 1e-10, "max_iter": 1000}
+    model, peer = fitted_both(name, X, TARGETS, weights, {}, **tight, **parameters)
+    assert_same(model, peer)
+    assert model.score(X, TARGETS) == pytest.approx(peer.score(X, TARGETS), abs=1e-6)
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 1.5, 3.0, 0.0, -1.0])
+@pytest.mark.parametrize("link", ["log", "identity"])
+def test_deviances_have_the_derivatives_that_they_say(power: float, link: str) -> None:
+    loss = _tweedie(power, is_log=link == "log")
+    margins, labels, step = np.array([0.3, 1.0, 2.5]), np.array([0.5, 1.0, 4.0]), 1e-6
+    (high, up), (low, down) = loss.row(margins + step, labels), loss.row(margins - step, labels)
+    np.testing.assert_allclose((high - low) / (2 * step), loss.row(margins, labels)[1], atol=1e-7)
+    np.testing.assert_allclose((up - down) / (2 * step), loss.curvature(margins, labels), atol=1e-7)
+
+
+@pytest.mark.parametrize("data", REGRESSIONS)
+def test_huber_is_at_least_as_good(data: str) -> None:
+    X, weights = REGRESSIONS[data]
+    model, peer = fitted_both(
+        "HuberRegressor", X, TARGETS, weights, {}, alpha=0.1, tol=1e-8, max_iter=2000
+    )
+    assert_same(model, peer, 1e-3)  # theirs stops where the value hardly changes
+
+    def value(fitted: Any) -> float:
+        sizes, scale = np.abs(TARGETS - fitted.predict(X)), fitted.scale_
+        near = np.minimum(sizes, 1.35 * scale)
+        each = scale + near * (2.0 * sizes - near) / scale
+        return float(np.average(each, weights=weights) * _total(weights)) + 0.1 * float(
+            fitted.coef_ @ fitted.coef_
+        )
+
+    assert value(model) <= value(peer) * (1.0 + 1e-12)
+    np.testing.assert_array_equal(model.outliers_, peer.outliers_)
+
+
+def _total(weights: Floats | None) -> float:
+    return float(len(TARGETS) if weights is None else weights.sum())
+
+
+@pytest.mark.parametrize("data", REGRESSIONS)
+def test_k_means_from_the_same_centers(data: str) -> None:
+    X, weights = REGRESSIONS[data]
+    start = DIABETES[:5]
+    model, peer = (
+        cls(5, init=start, n_init=1).fit(X, sample_weight=weights) for cls in (ours.KMeans, KMeans)
+    )
+    np.testing.assert_allclose(model.cluster_centers_, peer.cluster_centers_, atol=1e-10)
+    np.testing.assert_array_equal(model.labels_, peer.labels_)
+    np.testing.assert_array_equal(model.predict(X), peer.labels_)
+    assert (model.n_iter_, model.inertia_) == (peer.n_iter_, pytest.approx(peer.inertia_))
+
+
+def test_k_means_gives_rows_to_empty_clusters_and_warns_of_repeated_rows() -> None:
+    X = np.array([[0.0], [1.0], [10.0], [11.0]])
+    model = ours.KMeans(3, init=np.array([[0.5], [10.5], [99.0]]), n_init=1).fit(X)
+    assert len(np.unique(model.labels_)) == 3
+    with pytest.warns(ConvergenceWarning, match="distinct clusters"):
+        ours.KMeans(3, n_init=1, random_state=0).fit([[0.0], [0.0], [1.0]])
