@@ -6,15 +6,15 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from ps_backend.processes.cli import command_parser
+from distvec.command_line import command_parser
 
 PAGE = Path(__file__).with_name("reference") / "cli.md"
 
 _INTRODUCTION = """\
 # Command line: `distvec`
 
-Use the `distvec` command to run parameter servers by hand and to look at running ones. Servers
-that `dv.local` or `PSContext` start need no command.
+Use the `distvec` command to run parameter servers by hand, to look at running ones, and to fit models
+of files. Servers that `dv.local` or `PSContext` start need no command.
 
 ```shell
 distvec serve --port 7070 --memory 2g --token-file token
@@ -22,8 +22,8 @@ distvec status 127.0.0.1:7070 --token-file token
 ```
 
 `distvec --version` prints the version, `distvec COMMAND --help` the options of a command. The exit
-code is 0 after success, 1 after an error, 2 for wrong options and 130 after Ctrl-C.
-`python -m ps_backend` runs the same command.
+code is 0 after success, 1 after an error, 2 for wrong options, 3 if a solver reached a limit, and 130
+after Ctrl-C. `python -m ps_backend` runs `serve` and `status`.
 """
 _END = """\
 See also: [Run servers](../operate/servers.md), [Security](../operate/security.md),

@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ps_backend.arguments import LEASE_SECONDS, Extensions, check_lease, parse_size
@@ -30,15 +30,22 @@ _MOST_FILES = 16_384
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    options = command_parser().parse_args(argv)
+    return run_command(lambda: command_parser().parse_args(argv))
+
+
+def run_command(parse: Callable[[], argparse.Namespace]) -> int:
+    """Run the function ``run`` of the options; errors become lines and exit codes."""
+    name = "distvec"
     try:
-        run = {"serve": _serve, "status": _status}[options.command]
-        return run(options)
+        options = parse()
+        name = f"distvec {options.command}"
+        code: int = options.run(options)
+        return code
     except (PSError, OSError, ValueError) as error:
         reason: object = error
         if isinstance(error, OSError) and error.strerror:
             reason = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        print(f"distvec {options.command}: {reason}", file=sys.stderr)
+        print(f"{name}: {reason}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -87,6 +94,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--token-file /etc/distvec/token",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    serve.set_defaults(run=_serve)
     network = serve.add_argument_group("network")
     network.add_argument(
         "--host",
@@ -173,6 +181,7 @@ def _add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "/etc/distvec/token",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    status.set_defaults(run=_status)
     status.add_argument("addresses", help="Servers, as host:port,host:port,...")
     status.add_argument(
         "--token-file",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ps_backend.processes.cli import command_parser
+from distvec.command_line import command_parser
 from tests.pages.pages import DOCS
 
 MESSAGE_OF_OTHERS = ("No module named", "PYTHON_VERSION_MISMATCH", "Exception while sending")
