@@ -9,9 +9,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from distvec.losses.loss import check_number
-from distvec.losses.row_losses import KinkedLoss, RowLoss, curvature_at_kink, two_slopes
-from distvec.losses.rows import Floats
+from distvec.losses.loss import (
+    Arrays,
+    Loss,
+    Parameter,
+    Sums,
+    check_number,
+    multiply_weights,
+    weights_of,
+)
+from distvec.losses.row_losses import (
+    KinkedLoss,
+    RowLoss,
+    curvature_at_kink,
+    sum_once_rounded,
+    two_slopes,
+)
+from distvec.losses.rows import Floats, Rows, blocks
 
 
 @dataclass(frozen=True)
@@ -102,6 +116,53 @@ class Huber(RowLoss):
 
     def curvature(self, margins: Floats, labels: Floats) -> Floats:
         return curvature_at_kink(margins - labels, -self.threshold, self.threshold, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledHuber(Loss):
+    """Huber loss with a scale ``s`` of the residuals that is fitted, too.
+
+    For ``|m - y| < e s`` it is ``(s + (m - y)^2 / s) / 2``, beyond
+    ``(s + 2 e |m - y| - e^2 s) / 2``. The parameters are a dict: ``"w"``, ``(features [+ 1],)``,
+    and ``"log_scale"``, ``(1,)``, which is ``ln s``.
+
+    Parameters
+    ----------
+    epsilon : float, default 1.35
+        The residual ``e > 1`` over the scale beyond which the loss is linear.
+
+    References
+    ----------
+    P. J. Huber, "Robust Statistics", 1981, section 7.8. A. B. Owen, "A robust hybrid of lasso and
+    ridge regression", 2007.
+    """
+
+    epsilon: float = 1.35
+
+    def __post_init__(self) -> None:
+        check_number(self, "epsilon", self.epsilon > 1.0, "a number above 1")
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return Parameter("w"), Parameter("log_scale", rows=1)
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        with np.errstate(all="ignore"):
+            scale = np.exp(float(arrays[1][0]))
+            margins = rows.margins(arrays[0], intercept=intercept)
+            values, by_log_scale, slopes = [], [], np.empty(len(rows))
+            for part in blocks(len(rows)):
+                weights = weights_of(rows, part)
+                residuals = (margins[part] - rows.labels[part]) / scale
+                near = np.clip(residuals, -self.epsilon, self.epsilon)
+                value = 0.5 * scale * (1.0 + near * (2.0 * residuals - near))
+                values.append(float(multiply_weights(value, weights).sum()))
+                along = 0.5 * scale * (1.0 - near * near)
+                by_log_scale.append(float(multiply_weights(along, weights).sum()))
+                slopes[part] = multiply_weights(near, weights)
+            gradient = rows.gradient(slopes, intercept=intercept)
+        shared = np.array([sum_once_rounded(by_log_scale)])
+        return Sums(sum_once_rounded(values), rows.weight_sum, (gradient, shared))
 
 
 @dataclass(frozen=True, kw_only=True)

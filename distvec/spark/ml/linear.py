@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 from scipy import special
 
-from distvec.losses.regression import Squared
+from distvec.losses.loss import Loss
+from distvec.losses.regression import ScaledHuber, Squared
 from distvec.losses.rows import Floats
 from distvec.spark.context import PSContext
 from distvec.spark.ml.files import frame_of
@@ -34,7 +35,7 @@ from distvec.spark.ml.params import HasFeatures, Range, at_least, between, one_o
 from distvec.spark.ml.summary import PredictionSummary, Training, TrainingSummary
 from distvec.spark.objectives.model import Model, in_mllib
 from distvec.spark.objectives.objective import Objective
-from optim import ElasticNet
+from optim import ElasticNet, SquaredL2Norm
 
 
 class _LinearParams(_LinearRegressionParams, HasFeatures):
@@ -79,6 +80,7 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
       once for all of them.
     - ``solver="l-bfgs"`` takes any number of features. Parameters and gradients are on the servers
       of the running ``PSContext``. It divides by sample deviations.
+    - ``loss="huber"`` also fits the scale of the residuals. Its penalty is not divided.
     - ``solver="auto"`` is the second for more than 4096 features, or if ``optimizer`` is set.
 
     ``aggregationDepth`` and ``maxBlockSizeInMB`` have no effect.
@@ -93,12 +95,29 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
 
     def _data_key(self) -> tuple[Any, ...]:
         given = self.getLabelCol(), self.getFitIntercept(), str(self._features)
-        return (*given, self._weight)
+        return (*given, self._weight, self._loss)
+
+    @property
+    def _loss(self) -> Loss:
+        """``ValueError`` for Params that do not go with it."""
+        if self.getOrDefault("loss").lower() != "huber":
+            return Squared()
+        if self.getSolver().lower() == "normal":
+            raise ValueError(
+                "LinearRegression with huber loss doesn't support normal solver, please change "
+                "solver to auto or l-bfgs."
+            )
+        if self.getElasticNetParam() != 0.0:
+            raise ValueError(
+                "LinearRegression with huber loss only supports L2 regularization, but got "
+                f"elasticNetParam = {self.getElasticNetParam()}."
+            )
+        return ScaledHuber(epsilon=self.getEpsilon())
 
     def _objective(self, dataset: DataFrame) -> Objective:
         return LabelledRows(
             dataset,
-            loss=Squared(),
+            loss=self._loss,
             features=self._features,
             label=self.getLabelCol(),
             weight=self._weight,
@@ -107,17 +126,19 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
         )
 
     def _train(self, objective: Any, dataset: DataFrame) -> LinearRegressionModel:
-        solver = self.getSolver().lower()
+        solver, scale, diagonal = self.getSolver().lower(), 1.0, None
         is_easy = objective.features <= MOST_FEATURES and not self._given("optimizer")
-        if solver == "normal" or (solver == "auto" and is_easy):
-            fitted, diagonal, history = self._by_products(objective)
+        if isinstance(objective.loss, ScaledHuber):
+            fitted, history, scale = self._by_huber(objective)
+        elif solver == "normal" or (solver == "auto" and is_easy):
+            fitted, history, diagonal = self._by_products(objective)
         else:
-            (fitted, history), diagonal = self._by_rows(objective), None
-        model = self._copyValues(LinearRegressionModel(fitted)._resetUid(self.uid))
+            fitted, history = self._by_rows(objective)
+        model = self._copyValues(LinearRegressionModel(fitted, scale)._resetUid(self.uid))
         model._training, model._inverse_diagonal = Training(dataset, history), diagonal
         return model
 
-    def _by_products(self, objective: LabelledRows) -> tuple[Model, Floats | None, list[float]]:
+    def _by_products(self, objective: LabelledRows) -> tuple[Model, list[float], Floats | None]:
         found = LeastSquares(
             intercept=self.getFitIntercept(),
             strength=self.getRegParam(),
@@ -126,7 +147,7 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
             max_iterations=self.getMaxIter(),
             tolerance=self.getTol(),
         ).solve(objective.products)
-        return self._fitted(found), found.inverse_diagonal, found.history
+        return self._fitted(found), found.history, found.inverse_diagonal
 
     def _fitted(self, found: Solution) -> Model:
         x = np.append(found.coefficients, found.intercept)
@@ -147,13 +168,28 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
         penalty = None
         if strength:
             penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength / unit)
-        is_standardized = bool(self.getStandardization() or not strength)
         result = self._minimize(
-            objective.with_penalty(penalty, standardization=is_standardized),
+            objective.with_penalty(penalty, standardization=self._is_standardized),
             gradient_tolerance=max(self.getTol() * 1e-2, 1e-12) * unit,
         )
         fitted = kept(result.x, Squared(), self._features, intercept=objective.intercept)
         return fitted, [record.value / unit**2 for record in result.history]
+
+    def _by_huber(self, objective: LabelledRows) -> tuple[Model, list[float], float]:
+        strength = self.getRegParam()
+        penalty = {"w": SquaredL2Norm(strength)} if strength else None
+        result = self._minimize(
+            objective.with_penalty(penalty, standardization=self._is_standardized),
+            value_tolerance=self.getTol() * 1e-4,
+        )
+        fitted = kept(result.x["w"], Squared(), self._features, intercept=objective.intercept)
+        scale = math.exp(float(result.x["log_scale"][0]))
+        return fitted, [record.value for record in result.history], scale
+
+    @property
+    def _is_standardized(self) -> bool:
+        """Whether the solver works on standardized features, also if the optimum is the same."""
+        return bool(self.getStandardization() or not self.getRegParam())
 
 
 class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):

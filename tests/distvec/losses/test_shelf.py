@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from distvec import losses
+from distvec.losses.regression import ScaledHuber
 from tests.distvec.losses.sixty_digits import DIGITS, exact
 
 SHELF = [
@@ -181,3 +182,28 @@ def test_a_kink_has_no_curvature(loss):
     assert not loss.has_products
     with pytest.raises(NotImplementedError, match="pass smoothing="):
         loss.curvature(np.zeros(1), np.ones(1))
+
+
+def test_huber_with_a_scale_is_its_definition():
+    """Values by the formula, gradients by differences."""
+    rng = np.random.default_rng(0)
+    x, c = rng.normal(size=(40, 3)), rng.random(40)
+    rows = losses.Rows(x, x @ [1.0, 2.0, 3.0] + rng.standard_cauchy(40), c)
+    loss, point = ScaledHuber(epsilon=1.5), (rng.normal(size=4), np.array([0.3]))
+
+    def value(w, log_scale):
+        far, scale = abs(x @ w[:3] + w[3] - rows.labels), np.exp(log_scale[0])
+        beyond = scale + 3.0 * far - 2.25 * scale
+        return c @ np.where(far < 1.5 * scale, scale + far**2 / scale, beyond) / 2.0
+
+    found = loss.sums(rows, point, intercept=True)
+    assert found.value == pytest.approx(value(*point)) and found.weight == c.sum()
+    for k, gradient in enumerate(found.gradients):
+        for i, slope in enumerate(gradient):
+            ends = [[one.copy() for one in point] for _ in range(2)]
+            ends[0][k][i] += 1e-6
+            ends[1][k][i] -= 1e-6
+            difference = value(*ends[0]) - value(*ends[1])
+            assert slope == pytest.approx(difference / 2e-6, abs=1e-6)
+    with pytest.raises(ValueError, match=r"ScaledHuber\(epsilon=1\.0\): must be a number above 1"):
+        ScaledHuber(epsilon=1.0)

@@ -96,6 +96,30 @@ def test_optima_of_linear_regression_are_those_of_mllib(ps, rows, params, coeffi
         assert summary.r2 == pytest.approx(0.0228614816, abs=1e-7)
 
 
+def test_huber_estimates_a_scale_as_mllib_does(ps, rows):
+    """The values of pyspark's own test; and with penalties, beside MLlib."""
+    tight = {"loss": "huber", "tol": 1e-12, "maxIter": 1000, "weightCol": "w"}
+    frame = rows.withColumn("w", F.lit(1.0))
+    model = LinearRegression(epsilon=2.0, **tight).fit(frame)
+    expected = ".136 .7648 -.7761 2.4236 .537 1.2612 -.333 -.5694 -.6311 .6053".split()
+    assert np.allclose(model.coefficients, np.array(expected, float), atol=5e-4)
+    assert model.intercept == pytest.approx(0.1607, abs=1e-4)
+    assert model.scale == pytest.approx(9.758, abs=1e-3)
+    frame = rows.withColumn("w", 1.0 + F.abs("label") % 2)
+    for standardization in (True, False):
+        given = tight | {"regParam": 0.3, "standardization": standardization}
+        model = LinearRegression(**given).fit(frame)
+        theirs = mllib.LinearRegression(**given).fit(frame)
+        assert np.allclose(model.coefficients, theirs.coefficients, atol=2e-5)
+        assert model.intercept == pytest.approx(theirs.intercept, abs=2e-5)
+        assert model.to_mllib().scale == pytest.approx(theirs.scale, abs=2e-5)
+        value = model.summary.objectiveHistory[-1]  # MLlib stops at a higher one
+        assert value <= theirs.summary.objectiveHistory[-1]
+    for wrong in ({"solver": "normal"}, {"elasticNetParam": 0.5}):
+        with pytest.raises(ValueError, match="LinearRegression with huber loss"):
+            LinearRegression(loss="huber", **wrong).fit(rows)
+
+
 def test_statistics_of_linear_regression_are_those_of_mllib(ps, few, tmp_path):
     params = {"regParam": 0.0, "solver": "normal", "weightCol": "weight"}
     model = LinearRegression(**params).fit(few)
