@@ -265,8 +265,9 @@ class Random:
             )
         low, high, kind = math.floor(low), math.floor(high) + bool(endpoint), check_dtype(dtype)
         _check_range(low, high, kind)
-        steps: Any = np.floor(self._drawn(_size_of(size), key_of(seed, 3)) * float(high - low))
-        return (low + steps.astype(np.int64)).astype(kind)  # type: ignore[no-any-return]
+        steps: Any = self._drawn(_size_of(size), key_of(seed, 3)) * float(high - low)
+        whole = steps.astype(np.int64)  # the floor, as no step is negative
+        return (low + whole if low else whole).astype(kind)  # type: ignore[no-any-return]
 
     # --- by the inverse of the distribution function ------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.kernels.collectives.partition import uses_compiled_loops
 from ps_backend.kernels.kernel import has_compiler
 from ps_backend.program import collectives
 from ps_backend.program.collectives import Scan
@@ -88,7 +89,7 @@ def times_scaled(value: float, fraction: float, exponent: int) -> float:
 
 Array = npt.NDArray[Any]
 
-COMPILED_FROM = 1 << 18
+COMPILED_FROM = 1 << 15
 """Elements of an array, on all servers together, from which compiled loops are used."""
 RECURRED_FROM = 1 << 16
 """The same of recurrences, of which NumPy has no loop: Python's is slower."""
@@ -106,9 +107,11 @@ def _loops(
     elements: int, *arrays: Array, dtypes: frozenset[str] = _FLOATS, least: int | None = None
 ) -> ModuleType | None:
     """The compiled loops, if they are used for such arrays of so many ``elements`` in all."""
-    if elements < (COMPILED_FROM if least is None else least) or not has_compiler():
-        return None
-    if not dtypes.issuperset(one.dtype.name for one in arrays):
+    if least is None:
+        is_used = uses_compiled_loops(elements, COMPILED_FROM)
+    else:  # Python's are not used meanwhile
+        is_used = elements >= least and has_compiler()
+    if not is_used or not dtypes.issuperset(one.dtype.name for one in arrays):
         return None
     from ps_backend.kernels.collectives import compiled
 

@@ -155,8 +155,8 @@ PhaseFunction = Callable[[Phase], None]
 
 _PER_CALL = 1 << 20
 """Elements of the blocks that are computed by one call: enough that calling costs nothing."""
-_ALONE = 1 << 16
-"""Elements that are not worth a second thread."""
+_ALONE = 1 << 18
+"""Elements that are not worth a second thread: to hand them over takes 100 us."""
 _SLICE = 1 << 22
 """Elements that a thread goes on for without a pause: some 10 ms."""
 
