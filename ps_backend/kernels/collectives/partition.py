@@ -19,7 +19,8 @@ from ps_backend.kernels.kernel import Pause, has_compiler, no_pause
 Array = npt.NDArray[Any]
 
 COMPILED_FROM = 1 << 16
-"""Indices from which compiled loops are used: NumPy takes a millisecond for fewer."""
+"""Indices that compiled loops are used for, if they are not loaded yet: NumPy takes a millisecond
+for fewer."""
 _PIECE = 1 << 22
 """Indices that are grouped without a pause: some 10 ms."""
 _PLAIN = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -33,15 +34,19 @@ def is_worth_compiling(count: int) -> bool:
 
 _WORTH_WAITING = 64
 """Times as many elements as compiled loops are used for: by then NumPy takes as long as loading."""
+_LOADED_PART = 16
+"""Loops that are loaded are used from so small a part of the elements on: NumPy's temporaries take
+new memory from the system each time."""
 
 
 def uses_compiled_loops(count: int, least: int) -> bool:
     """Whether a sort, or a move of elements, takes compiled loops, which have NumPy's bits.
 
-    They are for ``least`` elements or more. Of fewer than many times as many a process that has not
-    loaded them, which takes half a second, leaves them to NumPy, and loads them meanwhile.
+    They are for ``least`` elements or more, and fewer once they are loaded. Of fewer than many
+    times as many a process that has not loaded them, which takes half a second, leaves them to
+    NumPy, and loads them meanwhile.
     """
-    if count < least or not has_compiler():
+    if count < least // _LOADED_PART or not has_compiler():
         return False
     loaded, wanted = _loops_of_collectives()
     if loaded.is_set():

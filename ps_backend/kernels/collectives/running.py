@@ -89,8 +89,9 @@ def times_scaled(value: float, fraction: float, exponent: int) -> float:
 
 Array = npt.NDArray[Any]
 
-COMPILED_FROM = 1 << 15
-"""Elements of an array, on all servers together, from which compiled loops are used."""
+COMPILED_FROM = 1 << 18
+"""Elements of an array, on all servers together, that compiled loops are used for, if they are not
+loaded yet."""
 RECURRED_FROM = 1 << 16
 """The same of recurrences, of which NumPy has no loop: Python's is slower."""
 _FLOATS = frozenset(("float64", "float32"))

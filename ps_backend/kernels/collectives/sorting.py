@@ -19,7 +19,8 @@ from ps_backend.kernels.collectives.partition import uses_compiled_loops
 Array = npt.NDArray[Any]
 
 COMPILED_FROM = 1 << 16
-"""Elements from which compiled loops are used: NumPy takes a millisecond or two for fewer."""
+"""Elements that compiled loops are used for, if they are not loaded yet: NumPy takes a millisecond
+or two for fewer."""
 
 
 def is_worth_compiling(count: int) -> bool:

@@ -7,7 +7,7 @@ keys; they say roughly where a rank is, and a window of each run says it exactly
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -39,19 +39,43 @@ def stride(length: int, ranks: int = 1) -> int:
     return max(1, math.isqrt(length // ranks) // 2)
 
 
+_FEW_BYTES = 1 << 19
+"""Keys of other servers that are fetched whole: that takes less time than two more messages."""
+
+
 class DistributedRuns:
     """The runs of all servers: what they hold at some ranks, or before these.
 
     ``lengths``: of each server's run, the same in each of ``columns``. Equal keys are in the order
-    of the servers.
+    of the servers. Of runs with ``few`` bytes of keys elsewhere all is fetched, by one message to
+    each other server, with indices of dtype ``index`` if there is one.
     """
 
     def __init__(
-        self, phase: Phase, lengths: Mapping[int, int], columns: int, dtype: Any, ranks: int = 1
-    ) -> None:
-        self._phase, self._dtype, self._ranks = phase, dtype, ranks
+        self, phase: Phase, lengths: Mapping[int, int], columns: int, dtype: Any, ranks: int = 1,
+        index: np.dtype[Any] | None = None, few: int = _FEW_BYTES,
+    ) -> None:  # fmt: skip
+        self._phase, self._dtype, self._ranks = phase, np.dtype(dtype), ranks
         self._lengths = {server: length for server, length in lengths.items() if length}
         self._columns = columns
+        self.whole: dict[int, SortedRun] = {}
+        """By server, its run of all columns, if runs are short."""
+        others = sum(length for server, length in self._lengths.items() if server != phase.here)
+        if others * columns * self._dtype.itemsize <= few:
+            self._fetch_whole({KEYS: self._dtype} | ({INDICES: index} if index else {}))
+
+    def _fetch_whole(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
+        phase, pieces = self._phase, []
+        for server, length in self._lengths.items():
+            size = length * self._columns
+            if server == phase.here:
+                found = [phase.workspace[name] for name in dtypes]
+            else:
+                found = [phase.scratch(size, dtype) for dtype in dtypes.values()]
+                for name, into in zip(dtypes, found, strict=True):
+                    pieces.append(RemoteRows(server, name, 0, size, into))
+            self.whole[server] = SortedRun(*found)
+        phase.fetch(pieces)
 
     @property
     def servers(self) -> list[int]:
@@ -79,7 +103,7 @@ class DistributedRuns:
         """The greatest key before a cut, ``(columns, servers)``, in each column; there is one."""
         places = [*np.argwhere(cut > 0).tolist()]
         found = np.zeros(cut.shape, self._dtype)
-        self._phase.fetch(
+        self._read(
             RemoteRows(
                 self.servers[run],
                 KEYS,
@@ -101,6 +125,14 @@ class DistributedRuns:
             found[place] = np.partition(keys, window.wanted)[window.wanted]
         return found
 
+    def _read(self, pieces: Iterable[RemoteRows]) -> None:
+        """Bring pieces of keys to where they are to go."""
+        if not self.whole:
+            self._phase.fetch(pieces)
+            return
+        for one in pieces:
+            one.into[...] = self.whole[one.server].keys[one.start : one.start + one.rows]
+
     def _windows(self, wanted: Mapping[tuple[int, ...], tuple[int, int]]) -> dict[Any, Window]:
         """By number and column, the keys among which are those of some ranks, and maybe others."""
         if not wanted:
@@ -111,10 +143,14 @@ class DistributedRuns:
             np.empty((columns, -(-n // step)), self._dtype)
             for n, step in zip(lengths, strides, strict=True)
         ]
-        self._phase.fetch(
-            RemoteRows(server, _SAMPLES, 0, into.size, into.ravel())
-            for server, into in zip(self.servers, samples, strict=True)
-        )
+        if self.whole:
+            for server, into, step in zip(self.servers, samples, strides, strict=True):
+                into[...] = self.whole[server].keys.reshape(columns, -1)[:, ::step]
+        else:
+            self._phase.fetch(
+                RemoteRows(server, _SAMPLES, 0, into.size, into.ravel())
+                for server, into in zip(self.servers, samples, strict=True)
+            )
         bounds = [
             Bounds([of_run[column] for of_run in samples], lengths, strides)
             for column in range(columns)
@@ -123,7 +159,7 @@ class DistributedRuns:
             (number, column): bounds[column].window(*ranks, self._dtype)
             for (number, column), ranks in wanted.items()
         }
-        self._phase.fetch(
+        self._read(
             RemoteRows(server, KEYS, column * self._lengths[server] + start, len(part), part)
             for (_, column), window in found.items()
             for server, start, part in zip(self.servers, window.starts, window.parts, strict=True)
@@ -269,17 +305,19 @@ def merge_runs(phase: Phase) -> None:
         return
     dtype = sorting.key_dtype(source.dtype)
     lengths = {server: _run_length(phase, server) for server in phase.servers}
-    runs = DistributedRuns(phase, lengths, source.width, dtype)
+    runs = DistributedRuns(phase, lengths, source.width, dtype, index=_index_dtype(phase))
     begins, ends = runs.before((low, high))
     rooms = _Rooms(phase, dtype, _index_dtype(phase))
     # As much memory each time, so that it is used again.
-    room, free = rooms("fetched", source.width * (high - low)), 0
+    room, free = rooms("fetched", 0 if runs.whole else source.width * (high - low)), 0
     shares = []
     for place, server in enumerate(runs.servers):
         begin, end = begins[:, place], ends[:, place]
-        past = free + (0 if server == phase.here else int((end - begin).sum()))
+        is_here = server == phase.here or bool(runs.whole)
+        past = free + (0 if is_here else int((end - begin).sum()))
         own = room.part(free, past)
-        shares.append(_Share(phase, server, lengths[server], begin, end, own))
+        held = _own_run(phase) if server == phase.here else runs.whole.get(server)
+        shares.append(_Share(server, lengths[server], begin, end, own, held))
         free = past
     phase.fetch(piece for share in shares for piece in share.pieces())
     last = runs.last(begins) if STARTS in made and low else None
@@ -332,9 +370,11 @@ class _Share:
     """What belongs to this server of the run of one, column after column."""
 
     def __init__(
-        self, phase: Phase, server: int, length: int, begins: Array, ends: Array, room: SortedRun
-    ) -> None:
-        self._phase, self._server, self._room = phase, server, room
+        self, server: int, length: int, begins: Array, ends: Array, room: SortedRun,
+        held: SortedRun | None,
+    ) -> None:  # fmt: skip
+        """``held``: the whole run, if it is here; else ``room`` for the share."""
+        self._server, self._room, self._held = server, room, held
         self._starts = (begins + np.arange(len(begins)) * length).tolist()
         """Where in the run, of which each column has ``length`` keys."""
         self._cuts = np.cumsum([0, *(ends - begins)]).tolist()
@@ -342,7 +382,7 @@ class _Share:
 
     def pieces(self) -> Iterator[RemoteRows]:
         """What must be fetched for it."""
-        if self._server != self._phase.here:
+        if self._held is None:
             for name, memory in ((KEYS, self._room.keys), (INDICES, self._room.indices)):
                 if memory is not None:
                     for start, (low, high) in zip(self._starts, pairwise(self._cuts), strict=True):
@@ -351,12 +391,16 @@ class _Share:
     def run(self, column: int) -> SortedRun:
         """That of one column."""
         low, high = self._cuts[column : column + 2]
-        if self._server != self._phase.here:
+        if self._held is None:
             return self._room.part(low, high)
-        own, start = self._phase.workspace, self._starts[column]
-        with_indices = ORDER in self._phase.wanted
-        run = SortedRun(own[KEYS], own[INDICES] if with_indices else None)
-        return run.part(start, start + high - low)
+        start = self._starts[column]
+        return self._held.part(start, start + high - low)
+
+
+def _own_run(phase: Phase) -> SortedRun:
+    """The keys of all columns on this server, and their indices if these are wanted."""
+    own = phase.workspace
+    return SortedRun(own[KEYS], own[INDICES] if ORDER in phase.wanted else None)
 
 
 def _source(phase: Phase) -> ArrayType:
@@ -394,7 +438,7 @@ def find_order_statistics(phase: Phase) -> None:
     last = source.space.length - 1
     ranks = np.broadcast_to(np.clip(given, 0, last), (len(given), source.width))
     dtype = sorting.key_dtype(source.dtype)
-    runs = DistributedRuns(phase, lengths, source.width, dtype, _ranks(phase))
+    runs = DistributedRuns(phase, lengths, source.width, dtype, _ranks(phase), few=_FEW_BYTES // 8)
     keys = runs.at(ranks).ravel()
     found = np.empty(len(keys), source.dtype)
     sorting.decode_keys(keys, found)

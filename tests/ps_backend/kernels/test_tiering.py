@@ -361,8 +361,9 @@ def test_sorts_are_left_to_numpy_until_compiled_loops_are_loaded(
     assert not any(partition.uses_compiled_loops(count, 100) for count in (99, 100, 101))
     (load,) = work
     load()
-    assert partition.uses_compiled_loops(100, 100)
-    assert not partition.uses_compiled_loops(99, 100)
+    assert partition.uses_compiled_loops(100, 160)
+    assert partition.uses_compiled_loops(10, 160)
+    assert not partition.uses_compiled_loops(9, 160)
     forget()
     assert partition.uses_compiled_loops(10_000, 100)
     forget()

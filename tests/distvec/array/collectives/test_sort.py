@@ -197,7 +197,7 @@ def test_errors_as_numpy(ps: dv.Session) -> None:
 
 # --- what it costs --------------------------------------------------------------------------------
 
-LENGTH = 1 << 16
+LENGTH = 1 << 18
 
 
 def test_a_sort_is_two_messages_and_moves_what_lies_elsewhere_once(ps: dv.Session) -> None:
@@ -211,6 +211,13 @@ def test_a_sort_is_two_messages_and_moves_what_lies_elsewhere_once(ps: dv.Sessio
     assert 0.45 < ps.counters.peer_bytes / (8 * LENGTH) < 0.6  # half of all lies elsewhere
 
 
+def test_servers_of_a_short_sort_ask_each_other_once(ps: dv.Session) -> None:
+    x = ps.array(rng.standard_normal(LENGTH >> 3))
+    ps.counters.reset()
+    np.sort(x).persist()
+    assert ps.counters.peer_messages == 2
+
+
 def test_sorted_data_stays_where_it_is(ps: dv.Session) -> None:
     x = ps.array(np.arange(LENGTH))
     ps.counters.reset()
@@ -219,7 +226,7 @@ def test_sorted_data_stays_where_it_is(ps: dv.Session) -> None:
 
 
 def test_columns_share_messages(ps: dv.Session) -> None:
-    t = ps.array(rng.standard_normal((4000, 5)))
+    t = ps.array(rng.standard_normal((28_000, 5)))
     ps.counters.reset()
     np.sort(t, axis=0).persist()
     assert ps.counters.messages_per_server == [2, 2]
@@ -245,4 +252,4 @@ def test_out_of_budget_in_mid_sort_loses_nothing() -> None:
         assert float(x.sum()) == 300_000 * 299_999 / 2
         assert float(other[0]) == 2 * 299_999
         del other
-        assert np.sort(x[:100_000]).numpy().tolist() == list(range(200_000, 300_000))
+        assert np.sort(x[:50_000]).numpy().tolist() == list(range(250_000, 300_000))
