@@ -50,6 +50,7 @@ from distvec.spark.ml.summary import (
 )
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
+from distvec.spark.objectives.validation import Decision
 from optim import Box, ElasticNet, Result
 
 __all__ = ("LinearSVC", "LinearSVCModel", "LogisticRegression", "LogisticRegressionModel")
@@ -433,6 +434,13 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
         }
         return self._with_columns(dataset, columns)
 
+    @property
+    def _decision(self) -> Decision:
+        if not self._is_multinomial:
+            return Decision(threshold=_raw_threshold(self.getThreshold()))
+        given = self.getThresholds() if self.isSet("thresholds") else []
+        return Decision(factors=tuple(math.inf if t == 0.0 else 1.0 / t for t in given))
+
     def _binomial(self, margin: Column) -> tuple[Column, Column, Column]:
         negative = 1.0 / (1.0 + F.exp(margin))
         prediction = (margin > F.lit(_raw_threshold(self.getThreshold()))).cast("double")
@@ -711,6 +719,10 @@ class LinearSVCModel(ServerModel, _SVCParams, ClassificationModel):
             self.getPredictionCol(): (margin > F.lit(self.getThreshold())).cast("double"),
         }
         return self._with_columns(dataset, columns)
+
+    @property
+    def _decision(self) -> Decision:
+        return Decision(threshold=self.getThreshold())
 
     def summary(self) -> LinearSVCTrainingSummary:
         """Return metrics on the training data.

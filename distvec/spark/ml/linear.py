@@ -35,6 +35,7 @@ from distvec.spark.ml.params import HasFeatures, Range, at_least, between, one_o
 from distvec.spark.ml.summary import PredictionSummary, Training, TrainingSummary
 from distvec.spark.objectives.model import Model, in_mllib
 from distvec.spark.objectives.objective import Objective
+from distvec.spark.objectives.validation import Decision
 from optim import ElasticNet, SquaredL2Norm
 
 
@@ -219,6 +220,10 @@ class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
         super().__init__(fitted)
         self._scale = scale
         self._inverse_diagonal: Floats | None = None
+
+    @property
+    def _decision(self) -> Decision:
+        return Decision()
 
     @property
     def scale(self) -> float:

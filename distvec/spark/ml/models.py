@@ -30,6 +30,7 @@ from distvec.spark.ml.files import Saved
 from distvec.spark.ml.params import HasFeatures, KeywordParams
 from distvec.spark.ml.summary import Training
 from distvec.spark.objectives.model import Model
+from distvec.spark.objectives.validation import Decision
 from ps_backend.durability.stores import open_store
 
 MARGIN = "distvec margin"
@@ -175,6 +176,11 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
             f"the model of {self.numFeatures:,} features is on the servers; read a slice, "
             "model.fitted.coefficients[:1000].numpy(), or all of it: model.fitted.numpy()"
         )
+
+    @property
+    def _decision(self) -> Decision | None:
+        """How margins become predictions; None if they do not, or differently."""
+        return None
 
     @property
     def _linear(self) -> npt.NDArray[np.float64]:

@@ -168,16 +168,16 @@ class ClassificationSummary(PredictionSummary):
         return self._counts.mean(self._counts.f_measure(beta))
 
     @cached_property
-    def _counts(self) -> _Confusion:
+    def _counts(self) -> Confusion:
         columns = self._label.alias("label"), self._prediction.alias("prediction")
         pairs = self._predictions.groupBy(*columns)
-        return _Confusion([tuple(row) for row in pairs.agg(F.sum(self._weight)).collect()])
+        return Confusion([tuple(row) for row in pairs.agg(F.sum(self._weight)).collect()])
 
 
-class _Confusion:
+class Confusion:
     """Weights by label and prediction, and rates of them; 0/0 is 0."""
 
-    def __init__(self, pairs: Sequence[tuple[Any, ...]]) -> None:
+    def __init__(self, pairs: npt.ArrayLike) -> None:
         table = np.array(pairs, np.float64).reshape(-1, 3)
         self.labels = np.unique(table[:, 0])
         names = np.unique(table[:, :2])
@@ -194,12 +194,14 @@ class _Confusion:
         self.false_positive_rate = _ratio(predicted - hits, total - labelled)
 
     def f_measure(self, beta: float) -> Floats:
+        """By label, with the weight ``beta`` of the recall."""
         squared = beta * beta
         product = (1 + squared) * self.precision * self.recall
         found: Floats = _ratio(product, squared * self.precision + self.recall)
         return found
 
     def mean(self, by_label: Floats) -> float:
+        """Of numbers by label, weighted by the labels' shares."""
         return float(by_label @ self.shares)
 
 
@@ -242,10 +244,7 @@ class BinaryClassificationSummary(ClassificationSummary):
     @property
     def areaUnderROC(self) -> float:
         """The area under the ROC curve."""
-        curve = self._curve
-        x = np.concatenate([[0.0], curve.false_positive_rate, [1.0]])
-        y = np.concatenate([[0.0], curve.recall, [1.0]])
-        return float(np.trapezoid(y, x))
+        return self._curve.area_under_roc
 
     @property
     def pr(self) -> DataFrame:
@@ -273,7 +272,7 @@ class BinaryClassificationSummary(ClassificationSummary):
         return self._by_threshold(self._curve.recall, "recall")
 
     @cached_property
-    def _curve(self) -> _Curve:
+    def _curve(self) -> Curve:
         score = vector_to_array(F.col(self.scoreCol)).getItem(1)
         is_positive = self._label > 0.5
         weight = self._weight
@@ -282,7 +281,7 @@ class BinaryClassificationSummary(ClassificationSummary):
             F.sum(F.when(is_positive, 0.0).otherwise(weight)),
         )
         columns = by_score.toArrow().columns
-        return _Curve(*(np.asarray(one.to_numpy(), np.float64) for one in columns))
+        return Curve(*(np.asarray(one.to_numpy(), np.float64) for one in columns))
 
     def _by_threshold(self, values: Floats, name: str) -> DataFrame:
         points = np.column_stack([self._curve.thresholds, values])[self._curve.shown]
@@ -293,7 +292,7 @@ class BinaryClassificationSummary(ClassificationSummary):
         return self._predictions.sparkSession.createDataFrame(points.tolist(), schema)
 
 
-class _Curve:
+class Curve:
     """Rates at each threshold, from the highest score to the lowest."""
 
     def __init__(self, scores: Floats, positives: Floats, negatives: Floats) -> None:
@@ -306,6 +305,20 @@ class _Curve:
         step = max(1, len(order) // _CURVE_POINTS)
         last = len(order) - 1
         self.shown = np.unique(np.append(np.arange(step - 1, len(order), step), last))
+
+    @property
+    def area_under_roc(self) -> float:
+        """The area of the recall over the false positive rate, from (0, 0) to (1, 1)."""
+        x = np.concatenate([[0.0], self.false_positive_rate, [1.0]])
+        return float(np.trapezoid(np.concatenate([[0.0], self.recall, [1.0]]), x))
+
+    @property
+    def area_under_pr(self) -> float:
+        """The area of the precision over the recall, from recall 0."""
+        precision = np.append(self.precision[:1], self.precision)
+        return float(
+            np.trapezoid(precision, np.append(np.zeros(self.recall[:1].size), self.recall))
+        )
 
 
 class Training(NamedTuple):
