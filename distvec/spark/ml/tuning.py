@@ -71,11 +71,11 @@ class CrossValidator(tuning.CrossValidator):
 
     Notes
     -----
-    Folds, metrics, the best model, sub-models and files are those of pyspark's class with the same
-    seed. The rows of a fold are read once for all param maps, and one pass over its validation rows
-    evaluates all models. This holds for estimators of ``distvec.spark.ml``, alone or as the last
-    stage of a pipeline whose other stages have no Params in the maps, and for the evaluators of two
-    classes, several classes and regression. Anything else runs as in pyspark.
+    With the same seed, pyspark's class gives the same folds, metrics, models and files. The rows of
+    a fold are read once for all param maps, and one pass over its validation rows evaluates all
+    models. This holds for estimators of ``distvec.spark.ml`` and the evaluators of two classes,
+    several classes and regression. The estimator may be the last stage of a pipeline if the maps
+    have no Params of other stages. Anything else runs as in pyspark.
 
     Areas under curves belong to the whole curve; MLlib's evaluator joins neighbors to ``numBins``
     scores. Curves of more than 32,768 scores in a partition are thinned.
@@ -135,12 +135,12 @@ class TrainValidationSplit(tuning.TrainValidationSplit):
         The metric that judges models.
     trainRatio : float, default 0.75
         The share of the rows that models are fitted to.
-    seed : int, optional
-        Seed of the random split.
     parallelism : int, default 1
         Threads, which only estimators of pyspark use.
     collectSubModels : bool, default False
         Whether the result has all models.
+    seed : int, optional
+        Seed of the random split.
 
     See Also
     --------
