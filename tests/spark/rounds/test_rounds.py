@@ -181,7 +181,7 @@ def test_the_last_attempt_of_a_repeated_partition_counts():
 
 @pytest.mark.timeout(600)  # some 30 s, but much longer where others use the machine
 def test_schedules_of_faults_give_the_bits_of_a_run_without(driver, tmp_path):
-    """Twenty of those that ``make stress`` runs."""
+    """Eight of those that ``make stress`` runs."""
     rounds = tmp_path / "rounds"
     rounds.mkdir()
     with standalone(tmp_path) as url:
