@@ -27,7 +27,7 @@ export SPARK_LOCAL_IP        ?= 127.0.0.1
 # Tests start some hundred Pythons: without it each compiles our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env java demo test gate cluster array-api stress lint bench pages pictures docstrings docs proto clean
+.PHONY: help env java demo test gate long cluster array-api stress lint bench pages pictures docstrings docs proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -74,6 +74,9 @@ demo: java env  ## Train the example on Spark with two parameter servers
 
 test: lint docs $(TORCH) $(CLASSES)  ## Lint, build the site, then all the tests, by four processes (without Java, those that need it are skipped)
 	$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --junit-xml build/test.xml $(PYTEST)
+
+long: $(TORCH) $(CLASSES)  ## The tests that take longer than `make test` may
+	$(PY) -m pytest -m long $(PYTEST)
 
 cluster: env java $(CLASSES)  ## Tests over hosts made of network namespaces (Linux, as root; else skipped)
 	$(PY) -m pytest -m 'cluster or not cluster' tests/cluster $(PYTEST)

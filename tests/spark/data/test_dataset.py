@@ -9,8 +9,9 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.ml.linalg import Vectors
+from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import Row, functions
+from pyspark.sql.types import DoubleType, StructType
 
 from distvec.losses.labels import Signs
 from distvec.spark.data.blocks import load
@@ -75,6 +76,27 @@ def test_weights_and_a_positive_label(spark):
     assert data.weight_sum == 2.5
     assert [labels for _, _, labels in data.run(rows_of)] == [[1.0], [-1.0]]
     data.close()
+
+
+def test_dense_vectors_come_without_null_lists(spark):
+    """Spark is slow to write them."""
+    rows = [(Vectors.dense(1.0, 2.0), 1.0), (Vectors.sparse(2, [1], [3.0]), 0.0), (None, 0.0)]
+    rows = [(Vectors.dense(1.0, 2.0), 1.0), (Vectors.sparse(2, [1], [3.0]), 0.0), (None, 0.0)]
+    schema = StructType().add("features", VectorUDT()).add("label", DoubleType())
+    data = spark.createDataFrame(rows, schema).coalesce(1)
+
+    def nulls(batches):
+        for batch in batches:
+            features = batch.column("features")
+            parts = (features.field(name).null_count for name in ("indices", "values"))
+            yield pa.RecordBatch.from_pydict(
+                {"nulls": [[features.null_count, *parts]], "rows": [batch.num_rows]}
+            )
+
+    found = select_columns(data, Columns()).mapInArrow(nulls, "nulls array<long>, rows long")
+    ((counts, size),) = found.collect()
+    assert size == 3
+    assert counts == [1, 1, 1]  # of the row that is null
 
 
 def test_arrays_of_numbers(spark):
