@@ -50,6 +50,8 @@ class Saved(MLWritable, Params, MLReadable[Any]):
     _unsaved_params: ClassVar[frozenset[str]] = frozenset()
     """Params that no file has."""
 
+    _formats: ClassVar[tuple[str, ...]] = ("distvec", "mllib")
+    """What ``write().format`` takes; others than these MLlib's model writes."""
     _is_in_mllib: ClassVar[bool] = True
     """Whether MLlib has a class of this name."""
     _is_on_servers = False
@@ -124,9 +126,9 @@ class Writer(GeneralMLWriter):
 
         Parameters
         ----------
-        source : {"distvec", "mllib"}
+        source : {"distvec", "mllib", "pmml"}
             With "mllib", pyspark and Scala load the directory. Params that MLlib lacks are left
-            out.
+            out. "pmml" is for models of ``LinearRegression``.
 
         Returns
         -------
@@ -140,7 +142,7 @@ class Writer(GeneralMLWriter):
         NotImplementedError
             If MLlib has no class of this name.
         """
-        check_choice(source, ("distvec", "mllib"), "source")
+        check_choice(source, self.instance._formats, "source")
         if source == "mllib" and not self.instance._is_in_mllib:
             name = type(self.instance).__name__
             raise NotImplementedError(f"MLlib has no class {name}; leave format() out")
@@ -156,6 +158,9 @@ class Writer(GeneralMLWriter):
     def saveImpl(self, path: str) -> None:
         """Write the directory ``path``, which does not exist."""
         session, instance = self.sparkSession, self.instance
+        if self.source not in Saved._formats:
+            instance.to_mllib().write().format(self.source).save(path)  # type: ignore[attr-defined]
+            return
         is_ours = self.source == "distvec"
         on_servers = instance._is_on_servers and is_ours
         data = None if on_servers else instance._data(session)

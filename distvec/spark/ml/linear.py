@@ -216,6 +216,8 @@ class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
     (4, 1.0, 0.923)
     """
 
+    _formats = ("distvec", "mllib", "pmml")
+
     def __init__(self, fitted: Model, scale: float = 1.0) -> None:
         super().__init__(fitted)
         self._scale = scale

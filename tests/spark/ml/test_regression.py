@@ -145,6 +145,9 @@ def test_statistics_of_linear_regression_are_those_of_mllib(ps, few, tmp_path):
         assert ours.prediction == pytest.approx(his.prediction, abs=1e-12)
         assert model.predict(ours.features) == pytest.approx(his.prediction, abs=1e-12)
     check_files(model, mllib.LinearRegressionModel, tmp_path)
+    model.write().format("pmml").save(str(tmp_path / "pmml"))
+    (part,) = (tmp_path / "pmml").glob("part-*")
+    assert "<RegressionModel" in part.read_text()
 
 
 def check_files(model, kind, folder):
