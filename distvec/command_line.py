@@ -704,3 +704,7 @@ def _evaluate_on_spark(options: argparse.Namespace) -> int:
     found = {name: each.setMetricName(name).evaluate(scored) for name in names}
     _print({"rows": scored.count(), **found})
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,6 +17,9 @@ from distvec.sklearn.base import Array, Served, multiplied, with_constant
 
 _NEWTON = ("newton-cg", "newton-cholesky")
 
+_SMALLER = 0.01
+"""Newton's method gains two digits in an iteration, which also separable classes need."""
+
 
 class _LinearClassifier(Served):
     """What both have: classes as numbers, and their weights."""
@@ -157,7 +160,8 @@ class LinearSVC(_LinearClassifier, sklearn.svm.LinearSVC):
 
     Notes
     -----
-    ``tol`` is relative to the gradient at the start, as in LIBLINEAR. The hinge loss is minimized
+    ``tol`` is relative to the gradient at the start and to the share of the smaller class, as in
+    LIBLINEAR. The hinge loss is minimized
     in its dual form, a quadratic problem within bounds.
 
     Examples
@@ -211,7 +215,9 @@ class LinearSVC(_LinearClassifier, sklearn.svm.LinearSVC):
         strength = 1.0 / (self.C * rows.weight_sum)
         l1, l2 = (strength, 0.0) if self.penalty == "l1" else (0.0, strength)
         start, method = np.zeros(rows.columns), "OWL-QN" if l1 else "trust-ncg"
-        stops = {"gradient_tolerance": None, "gradient_rtol": self.tol}
+        fewer = min(int((rows.labels == sign).sum()) for sign in (-1.0, 1.0))
+        relative = _SMALLER * self.tol * fewer / len(rows)
+        stops = {"gradient_tolerance": None, "gradient_rtol": relative}
         return self._fit_rows(rows, SquaredHinge(), start, method, l1, l2, **stops)
 
     def _fit_hinge(self, rows: Rows) -> Array:

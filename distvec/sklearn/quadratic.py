@@ -132,7 +132,9 @@ def minimize_in_orthants(
     """
     x = np.maximum(start, 0.0) if positive else start.copy()
     slopes = _one_sided(quadratic.product(x) + l2 * x - b, x, l1, positive=positive)
-    weight = l1 if x.any() else l1 + _SHRINK * float(np.abs(slopes).max(initial=0.0))
+    weight = l1
+    if not (x.any() or quadratic.has_gram):
+        weight += _SHRINK * float(np.abs(slopes).max(initial=0.0))
     for iteration in range(max_iterations):
         gradient = quadratic.product(x) + l2 * x - b
         slopes = _one_sided(gradient, x, weight, positive=positive)

@@ -275,3 +275,14 @@ def test_k_means_gives_rows_to_empty_clusters_and_warns_of_repeated_rows() -> No
     assert len(np.unique(model.labels_)) == 3
     with pytest.warns(ConvergenceWarning, match="distinct clusters"):
         ours.KMeans(3, n_init=1, random_state=0).fit([[0.0], [0.0], [1.0]])
+
+
+@pytest.mark.parametrize("name", ["LogisticRegression", "LinearSVC", "PoissonRegressor"])
+def test_more_columns_than_rows(name: str) -> None:
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(30, 50))
+    y = (X[:, 0] > 0).astype(float) + (rng.random(30) < 0.2)
+    y = np.minimum(y, 1.0) if name == "LinearSVC" else y
+    tight = {"tol": 1e-10, "max_iter": 5000}
+    theirs = {"tol": 1e-13, "dual": False} if name == "LinearSVC" else {}
+    assert_same(*fitted_both(name, X, y, rng.random(30), theirs, **tight))
