@@ -109,8 +109,8 @@ def level(rng: Any, n: int) -> Arrays:
 
 
 def tall(rng: Any, n: int) -> Arrays:
-    """A table of as many elements."""
-    return {"t": rng.standard_normal((n // COLUMNS, COLUMNS))}
+    """A table of a twentieth as many rows."""
+    return {"t": rng.standard_normal((n // 20, COLUMNS))}
 
 
 def page_rank(_: Any, ranks: Any, sources: Any, targets: Any, weights: Any) -> Any:
@@ -214,7 +214,7 @@ def measure(options: argparse.Namespace) -> Report:
                 ratios.append(Ratio(f"speed over NumPy, {name}, n = {n:.0e}", max(speeds), goal))
             wide = [*columns, *(f"x NumPy, {one}" for one in sessions)]
             tables.append(Table(f"ms, n = {n:.0e}", wide, rows))
-    title = f"movements; tables of qr and scores have {COLUMNS} columns"
+    title = f"movements; tables of qr and scores have n / 20 rows of {COLUMNS}"
     return Report(title, [], ratios, not_measured("dask"), tables)
 
 
