@@ -48,6 +48,8 @@ def axis_of(x: Arithmetic, name: str, axis: Any) -> int | tuple[()] | None:
     as_array(name, x)
     if axis is None:
         return None
+    if type(axis) is int and x.ndim == 2 and -2 <= axis < 2:
+        return axis % 2
     axes = []
     for one in axis if isinstance(axis, tuple) else (axis,):
         number = operator.index(one)
@@ -82,18 +84,25 @@ def _along(graph: Graph, node: Node, op: str, axis: int | None, dtype: np.dtype[
 
 def _accumulate_node(graph: Graph, node: Node, op: str, axis: int | None) -> Node:
     row = REDUCERS[op]
-    wide = row.accumulators(node.dtype.name)[-1]
+    first, wide = _accumulators(op, node.dtype)
     if node.is_scalar:
         return node
     if node.on_client:
         rest = () if axis is None else node.type.shape[:axis] + node.type.shape[axis + 1 :]
-        params = op, axis, row.accumulators(node.dtype.name)[0].name
+        params = op, axis, first.name
         return build.on_client(graph, "client.reduce", (node,), client_type(wide, rest), params)
     if axis is None:
         return graph.make(op, (node,), client_type(wide))
     if axis == 0:
         return graph.make(op, (node,), client_type(wide, node.type.row), (0,))
     return graph.make(f"row_{op}", (node,), array_type(node.type.space, row.result(node.dtype)))
+
+
+@cache
+def _accumulators(op: str, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """The first and the last dtype that a reduction accumulates in: NumPy names dtypes slowly."""
+    found = REDUCERS[op].accumulators(dtype.name)
+    return found[0], found[-1]
 
 
 def keep_axes(x: A, result: A, axis: int | None, keepdims: bool) -> A:

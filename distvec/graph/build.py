@@ -96,15 +96,27 @@ def _of_ufunc(name: str, operands: tuple[Operand, ...]) -> tuple[np.dtype[Any], 
 Shape = tuple[int, ...]
 
 
+@lru_cache(maxsize=1024)
+def _broadcast(shapes: tuple[Shape, ...]) -> Shape:
+    return np.broadcast_shapes(*shapes)
+
+
+@lru_cache(maxsize=len(DTYPES))
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The least and the greatest integer."""
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
+
+
 def common_shape(nodes: Sequence[Node]) -> tuple[Space | None, Shape]:
     """The shape to which ``nodes`` are broadcast, and the space in which the servers have it.
 
     No space where the client computes the result: no array on the servers has all its rows, so it
     is small. ``ValueError`` as NumPy's.
     """
-    shapes = [node.type.shape for node in nodes]
+    shapes = tuple([node.type.shape for node in nodes])
     try:
-        shape = np.broadcast_shapes(*shapes)
+        shape = _broadcast(shapes)
     except ValueError:
         given = " ".join(map(str, shapes))
         why = ""
@@ -198,9 +210,11 @@ def on_client(
     graph: Graph, op: str, args: Sequence[Node], type: ClientType, params: tuple[Any, ...] = ()
 ) -> Node:
     """The node of an operation of the client on what it keeps; at once, if all is known."""
-    values = [arg.value for arg in args]
-    if any(value is None for value in values):
-        return graph.make(op, tuple(args), type, params)
+    values = []
+    for arg in args:
+        if arg.value is None:
+            return graph.make(op, tuple(args), type, params)
+        values.append(arg.value)
     return graph.client_value(value_of(op, params, type, values), type.dtype)
 
 
@@ -315,8 +329,8 @@ def _clamp_out_of_range(nodes: list[Any], kinds: tuple[Any, ...]) -> tuple[list[
     integers = [kind for kind in kinds if isinstance(kind, np.dtype) and kind.kind in "iu"]
     for position, node in enumerate(nodes):
         if type(node) is int and integers:
-            limits = np.iinfo(integers[0])
-            if not limits.min <= node <= limits.max:
+            least, greatest = _limits(integers[0])
+            if not least <= node <= greatest:
                 nodes[position] = _TO_INDEX[node > 0]
                 kinds = (*kinds[:position], float, *kinds[position + 1 :])
     return nodes, kinds

@@ -195,7 +195,9 @@ def cast_value(value: Any, type: NodeType) -> Any:
     """``value`` as of ``type``: a NumPy scalar, or an array that nobody may change."""
     if type.is_scalar:
         return type.dtype.type(value)
-    array = np.ascontiguousarray(np.broadcast_to(value, type.shape), type.dtype)
+    if not isinstance(value, np.ndarray) or value.shape != type.shape:
+        value = np.broadcast_to(value, type.shape)
+    array = np.ascontiguousarray(value, type.dtype)
     if array is value or array.base is not None:
         array = array.copy()
     array.flags.writeable = False

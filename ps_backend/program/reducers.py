@@ -19,7 +19,7 @@ from ps_backend.errors import NothingToReduce
 from ps_backend.program import householder, ops, row_ops, summation_order
 from ps_backend.program.derivatives import REDUCTIONS, Derivative, Derivatives
 from ps_backend.program.row_ops import Params, Place, RowOp, Values, width
-from ps_backend.program.types import ValueType, widest
+from ps_backend.program.types import ValueType, dtype_of, widest
 
 Partial = tuple[Any, ...]
 """A partial result: an array, or two of those that locate."""
@@ -117,7 +117,7 @@ class Reducer:
 
     def accumulators(self, dtype: str) -> tuple[np.dtype[Any], ...]:
         """Dtypes of the arrays of partial results, one element a block, of values of ``dtype``."""
-        wide = np.dtype(self.accumulator) if self.accumulator else widest(dtype)
+        wide = dtype_of(self.accumulator) if self.accumulator else widest(dtype)
         return (wide, _INT) if self.locates else (wide,)
 
     def wide(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
