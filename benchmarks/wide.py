@@ -1,31 +1,40 @@
 """Logistic regression over 1e8 sparse features: does it train, and in how much memory?
 
-Ours over all features in float32, and in float64 over those that occur; MLlib with a driver of
-``--driver-memory``, in a Spark of its own. Memory is the peak of all processes together (driver,
-JVM, Python workers, servers), shared pages counted once.
+Estimators that fit, score and save, with servers of 1 GB each: ``LossEstimator`` over the features
+that occur, and ``FTRLClassifier`` over the same features as keys, in one pass. Beside them an
+objective over all features in float32, and in float64 over those that occur; and MLlib with a
+driver of ``--driver-memory``, in a Spark of its own. Memory is the peak of all processes together
+(driver, JVM, Python workers, servers), shared pages counted once.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.ml.classification import LogisticRegression
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from benchmarks.harness import Report, Table, main
 from benchmarks.logistic import SERVERS, SLOTS
 from benchmarks.logistic_fits import PENALTY
 from benchmarks.spark import start_spark
 from benchmarks.sparse_rows import NONZEROS, synthetic
+from distvec.losses import Logistic
 from distvec.spark import LogisticLoss, PSContext
+from distvec.spark.ml.losses import LossEstimator
+from distvec.spark.ml.online import FTRLClassifier
 from optim import LBFGS
 
 _SAMPLE_SECONDS = 0.5
@@ -46,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--driver-memory", default="18g", help="of MLlib; ours has 2g")
     parser.add_argument("--without-mllib", action="store_true")
+    parser.add_argument("--estimators", action="store_true", help="measure estimators only")
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -59,10 +69,29 @@ def measure(options: argparse.Namespace) -> Report:
         ("distvec, float64, features that occur", "float64", True),
         ("distvec, float32, all features", "float32", False),
     ):
+        if options.estimators:
+            continue
         with peak_memory() as peaks, spark_of("2g") as spark:
             results[name] = ours(spark, rows, features, dtype, compact, options.iterations)
         results[name] += [peaks[-1].total / _GB, peaks[-1].own / _GB]
-    if not options.without_mllib:
+    used: dict[str, list[float | None]] = {}
+    for name, use in (("LossEstimator, compact", by_loss), ("FTRLClassifier", by_ftrl)):
+        with peak_memory() as peaks, spark_of("1g") as spark:
+            PSContext.get_or_create(spark, servers=SERVERS, memory="1g")
+            data, began = synthetic(spark, rows, features), time.perf_counter()
+            estimator, frame = use(data, options.iterations)
+            model = estimator.fit(frame)
+            times = [time.perf_counter()]
+            scored = model.transform(frame).select(F.avg(F.col("prediction") == F.col("label")))
+            accuracy = float(scored.collect()[0][0])
+            times.append(time.perf_counter())
+            with tempfile.TemporaryDirectory() as folder:
+                model.save(f"{folder}/model")
+                times.append(time.perf_counter())
+            seconds = [later - earlier for earlier, later in pairwise([began, *times])]
+            used[name] = [*seconds, accuracy, float(len(model.nonZeros()[0]))]
+        used[name] += [peaks[-1].total / _GB, peaks[-1].own / _GB]
+    if not (options.without_mllib or options.estimators):
         with peak_memory() as peaks, spark_of(options.driver_memory) as spark:
             try:
                 results["MLlib"] = mllib(spark, rows, features, options.iterations)
@@ -76,7 +105,33 @@ def measure(options: argparse.Namespace) -> Report:
         f"{options.iterations} iterations of L-BFGS, {rows:,} rows x {NONZEROS} non-zeros, "
         f"{features:,} features"
     )
-    return Report(title, [], [], facts, [Table("each", columns, results)])
+    names = ["fit, s", "score, s", "save, s", "accuracy", "weights", *columns[-2:]]
+    tables = [Table("each", columns, results), Table("estimators", names, used)]
+    return Report(title, [], [], facts, tables)
+
+
+def by_loss(data: DataFrame, iterations: int) -> tuple[Any, DataFrame]:
+    """Parameters for features that occur."""
+    estimator = LossEstimator(
+        loss=Logistic(), regParam=PENALTY, fitIntercept=False, standardization=False,
+        maxIter=iterations, tol=0.0, compact=True, rawPredictionCol="",
+    )  # fmt: skip
+    return estimator, data
+
+
+def by_ftrl(data: DataFrame, iterations: int) -> tuple[Any, DataFrame]:
+    """Indices of vectors as keys, with their values."""
+
+    def as_keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            vectors = batch.column("features")
+            names = ("indices", "values")
+            lists = [vectors.field(vectors.type.get_field_index(name)) for name in names]
+            yield pa.RecordBatch.from_arrays([batch.column("label"), *lists], ["label", *names])
+
+    schema = "label double, indices array<int>, values array<double>"
+    frame = data.mapInArrow(as_keys, schema)
+    return FTRLClassifier(featuresCol="indices", valuesCol="values", fitIntercept=False), frame
 
 
 def ours(

@@ -10,7 +10,7 @@ import numpy as np
 from pyspark.ml import Model as SparkModel
 from pyspark.ml.base import PredictionModel, Predictor, _PredictorParams
 from pyspark.ml.functions import array_to_vector
-from pyspark.ml.linalg import Vector
+from pyspark.ml.linalg import Vector, Vectors
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import (
     HasElasticNetParam,
@@ -74,6 +74,12 @@ class _LossParams(
         "a loss of distvec.losses, or one made by row_loss or block_loss",
         typeConverter=_to_loss,
     )
+    compact: Param[bool] = Param(
+        Params._dummy(),
+        "compact",
+        "whether only features that occur in the rows have parameters; others are 0",
+        typeConverter=TypeConverters.toBoolean,
+    )
     groupCol: Param[str] = Param(
         Params._dummy(),
         "groupCol",
@@ -91,7 +97,7 @@ class _LossParams(
         super().__init__(*args)
         self._setDefault(
             maxIter=100, regParam=0.0, elasticNetParam=0.0, tol=1e-6, fitIntercept=True,
-            standardization=True,
+            standardization=True, compact=False,
         )  # fmt: skip
 
     def getLoss(self) -> Loss:
@@ -125,7 +131,7 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
         ``block_loss``. ``groupCol`` is for rankings, ``eventCol`` for ``Cox``. The others are
         Params as in MLlib: ``featuresCol``, ``labelCol``, ``predictionCol``, ``rawPredictionCol``,
         ``weightCol``, ``regParam``, ``elasticNetParam``, ``fitIntercept``, ``standardization``,
-        ``maxIter``, ``tol``; and Params of all estimators of distvec.
+        ``maxIter``, ``tol``; ``compact``, and Params of all estimators of distvec.
 
     See Also
     --------
@@ -137,6 +143,9 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
     coefficients. Predictions are labels as the loss predicts them: a class, a mean, a quantile. If
     it predicts no labels, as for rankings, predictions are margins.
 
+    With ``compact``, only features that occur in the rows have parameters, as in ``Objective``. The
+    other coefficients are 0, so memory depends on the data and not on the number of features.
+
     Examples
     --------
     >>> from distvec.losses import Quantile
@@ -147,7 +156,7 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
     """
 
     def _data_key(self) -> tuple[Any, ...]:
-        names = ("labelCol", "fitIntercept", "standardization")
+        names = ("labelCol", "fitIntercept", "standardization", "compact")
         given = (self.getOrDefault(name) for name in names)
         groups = self._given("groupCol"), self._given("eventCol")
         return (id(self.getLoss()), *given, *groups, str(self._features), self._weight)
@@ -164,6 +173,7 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
             event=self._given("eventCol"),
             intercept=self.getFitIntercept() and loss.takes_intercept,
             standardization=self.getStandardization(),
+            compact=self.getOrDefault("compact"),
             ps=PSContext.get_or_create(dataset.sparkSession),
         )
 
@@ -218,7 +228,11 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
                 f"a model of {self._fitted.loss} has no single vector of coefficients; use "
                 "model.fitted.coefficients"
             )
-        return super().coefficients
+        coordinates = self._fitted.coordinates
+        if coordinates is None:
+            return super().coefficients
+        values = self._local().arrays[0][: len(coordinates)]
+        return Vectors.sparse(self.numFeatures, coordinates, values)
 
     def predict(self, value: Vector) -> float:
         """Predict one row.
@@ -292,6 +306,11 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
     def _of(cls, attributes: Any) -> Model:
         raise NotImplementedError("MLlib has no class for models of any loss")
 
+    @property
+    def _is_on_servers(self) -> bool:  # type: ignore[override]
+        """Also a compact model, which no frame of MLlib's has, is in files of distvec."""
+        return not self._fitted.is_local or self._fitted.coordinates is not None
+
     def _attributes(self) -> dict[str, Any]:
         model = self._fitted
         return {
@@ -315,7 +334,7 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
         loss, place = decode_loss(about.pop("loss")), os.path.join(path, "data")
         if metadata["onServers"]:
             ps = PSContext.get_or_create(session)
-            return cls(Model.load(open_store(place).url, ps, loss=loss))
+            return cls(in_memory(Model.load(open_store(place).url, ps, loss=loss)))
         found = {row.name: row for row in session.read.parquet(place).collect()}
         rows = [found[one.name] for one in loss.parameters]
         arrays = [np.array(row["values"], np.float64).reshape(row["shape"]) for row in rows]

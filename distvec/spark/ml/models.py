@@ -81,11 +81,15 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         -----
         Of a model on the servers, only these are copied to the driver.
         """
-        table = as_arrays(self._fitted.coefficients, self._fitted.loss.parameters)[0]
+        model, known = self._fitted, self._fitted.coordinates
+        if known is None:
+            table = as_arrays(model.coefficients, model.loss.parameters)[0]
+        else:
+            table = model.arrays[0][: len(known)]
         used = table != 0.0
         places = np.flatnonzero(used if used.ndim == 1 else used.any(axis=1))
-        found = np.asarray(places, np.int64)
-        return found, np.asarray(table[places], np.float64)
+        features = places if known is None else known[places]
+        return np.asarray(features, np.int64), np.asarray(table[places], np.float64)
 
     @property
     def hasSummary(self) -> bool:

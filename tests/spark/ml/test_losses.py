@@ -118,6 +118,15 @@ def test_models_stay_on_the_servers(ps, spark, tmp_path, monkeypatch):
     estimator = LogisticRegression(regParam=0.01, elasticNetParam=0.5, standardization=False)
     expected = estimator.fit(frame)
     huber = LossEstimator(loss=Huber(), labelCol="y", maxIter=3)
+    compact = huber.copy({huber.compact: True, huber.regParam: 0.1}).fit(frame)
+    whole = huber.copy({huber.regParam: 0.1}).fit(frame)
+    assert len(compact.fitted.coordinates) == len(compact.nonZeros()[0]) == 40
+    assert np.allclose(compact.coefficients.toArray(), whole.coefficients.toArray(), atol=1e-8)
+    compact.save(str(tmp_path / "compact"))
+    again = LossModel.load(str(tmp_path / "compact"))
+    assert again.coefficients == compact.coefficients and again.fitted.is_local
+    found = [[row.prediction for row in one.transform(frame).collect()] for one in (again, whole)]
+    assert np.allclose(*found, atol=1e-8)
     monkeypatch.setattr(models, "_LOCAL_PARAMETERS", 1000)
     ps.counters.reset()
     model, other = estimator.fit(frame), huber.fit(frame)
