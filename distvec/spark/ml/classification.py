@@ -33,11 +33,19 @@ from distvec.losses.classification import Hinge, Logistic, Softmax
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums
 from distvec.losses.rows import Floats, Rows
 from distvec.spark.context import PSContext
+from distvec.spark.ml.factorization import (
+    FMClassificationModel,
+    FMClassificationSummary,
+    FMClassificationTrainingSummary,
+    FMClassifier,
+)
 from distvec.spark.ml.files import frame_of
 from distvec.spark.ml.fits import ServerEstimator
 from distvec.spark.ml.models import (
     MARGIN,
+    BinaryLogistic,
     ServerModel,
+    argmax,
     compressed_matrix,
     kept,
 )
@@ -53,20 +61,20 @@ from distvec.spark.objectives.objective import Objective
 from distvec.spark.objectives.validation import Decision
 from optim import Box, ElasticNet, Result
 
-__all__ = ("LinearSVC", "LinearSVCModel", "LogisticRegression", "LogisticRegressionModel")
+__all__ = (
+    "FMClassificationModel",
+    "FMClassifier",
+    "LinearSVC",
+    "LinearSVCModel",
+    "LogisticRegression",
+    "LogisticRegressionModel",
+)
+
+_SUMMARIES = (FMClassificationSummary, FMClassificationTrainingSummary)
+"""Of models in other files; users import them for their types."""
 
 _SIDES = {"lower": -math.inf, "upper": math.inf}
 """The sides of bounds, and the bound that is none."""
-
-
-@dataclass(frozen=True)
-class _Binomial(Logistic):
-    """The logistic loss of the labels 0 and 1."""
-
-    labels: ClassVar[str] = "classes"
-
-    def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
-        return super().row(margins, 2.0 * labels - 1.0)
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ class _ByFamily(Loss):
             )
         if self.family == "multinomial" or classes > 2:
             return Softmax(classes=max(2, classes))
-        return _Binomial()
+        return BinaryLogistic()
 
     @property
     def takes_intercept(self) -> bool:
@@ -450,12 +458,9 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
         terms = F.transform(margins, lambda m: F.exp(m - F.array_max(margins)))
         total = F.aggregate(terms, F.lit(0.0), lambda total, term: total + term)
         probability = F.transform(terms, lambda term: term / total)
-        scores = margins
         if self.isSet("thresholds"):
-            factors = [math.inf if t == 0.0 else 1.0 / t for t in self.getThresholds()]
-            each = F.array(*map(F.lit, factors))
-            scores = F.zip_with(probability, each, lambda p, factor: p * factor)
-        return margins, probability, _argmax(scores)
+            return margins, probability, argmax(probability, self.getThresholds())
+        return margins, probability, argmax(margins)
 
     # --- metrics ----------------------------------------------------------------------------------
 
@@ -523,10 +528,6 @@ def _softmax(raw: Floats) -> Floats:
     terms = np.exp(raw - raw.max())
     found: Floats = terms / terms.sum()
     return found
-
-
-def _argmax(scores: Column) -> Column:
-    return (F.array_position(scores, F.array_max(scores)) - 1).cast("double")
 
 
 class LogisticRegressionSummary(ClassificationSummary):

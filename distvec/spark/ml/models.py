@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +23,12 @@ from pyspark.ml.linalg import (
     VectorUDT,
 )
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
+from distvec.losses.classification import Logistic
 from distvec.losses.loss import Loss, as_arrays
+from distvec.losses.rows import Floats
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import find_column
 from distvec.spark.ml.files import Saved
@@ -229,6 +234,25 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
             if model.hasParam(one) and model.isDefined(one)
         }
         return model.transform(dataset), known
+
+
+@dataclass(frozen=True)
+class BinaryLogistic(Logistic):
+    """The logistic loss of the labels 0 and 1."""
+
+    labels: ClassVar[str] = "classes"
+
+    def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        """Evaluate the loss and its slope for a block of rows."""
+        return super().row(margins, 2.0 * labels - 1.0)
+
+
+def argmax(scores: Column, thresholds: Sequence[float] = ()) -> Column:
+    """The number of the class with the largest score, divided by its threshold."""
+    if thresholds:
+        factors = F.array(*(F.lit(math.inf if t == 0.0 else 1.0 / t) for t in thresholds))
+        scores = F.zip_with(scores, factors, lambda score, factor: score * factor)
+    return (F.array_position(scores, F.array_max(scores)) - 1).cast("double")
 
 
 def kept(x: Any, loss: Loss, features: str | list[str], *, intercept: bool) -> Model:

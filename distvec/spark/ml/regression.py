@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from distvec.spark.ml.factorization import FMRegressionModel, FMRegressor
 from distvec.spark.ml.generalized import (
     GeneralizedLinearRegression,
     GeneralizedLinearRegressionModel,
@@ -19,6 +20,8 @@ from distvec.spark.ml.survival import AFTSurvivalRegression, AFTSurvivalRegressi
 __all__ = (
     "AFTSurvivalRegression",
     "AFTSurvivalRegressionModel",
+    "FMRegressionModel",
+    "FMRegressor",
     "GeneralizedLinearRegression",
     "GeneralizedLinearRegressionModel",
     "LinearRegression",

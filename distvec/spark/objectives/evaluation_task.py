@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from distvec.spark.objectives.partition import (
     CoordinateTransfer,
     Part,
     Partition,
+    Sample,
     Selection,
     Values,
 )
@@ -52,7 +54,7 @@ class Evaluation:
     directions: tuple[StoredArray, ...] = ()
     coordinates: StoredArray | None = None
     """The array with the coordinates that the spaces consist of; None if they have all."""
-    part: Part | None = None
+    part: Part | Sample | None = None
     """Of each partition's rows; None: all."""
     round: str = ""
     """Where gradients are staged; empty where they go with the answer to a mailbox."""
@@ -272,6 +274,9 @@ class TaskSpec:
     work: LossSpec
 
 
+_PARTS: Mapping[str, Any] = MappingProxyType({one.__name__: one for one in (Part, Sample)})
+
+
 def encode_request(request: Evaluation) -> bytes:
     """An evaluation as it is asked for."""
     said = {
@@ -279,7 +284,7 @@ def encode_request(request: Evaluation) -> bytes:
         "asked": request.asked,
         "directions": [_plain(one) for one in request.directions],
         "coordinates": request.coordinates and _plain(request.coordinates),
-        "part": request.part,
+        "part": request.part and [type(request.part).__name__, *request.part],
         "round": request.round,
         "told": [*request.told.items()],
     }
@@ -294,7 +299,7 @@ def _decode_request(question: bytes) -> Evaluation:
         said["asked"],
         tuple(map(_as_stored, said.get("directions", ()))),
         coordinates and _as_stored(coordinates),
-        part and Part(*part),
+        part and _PARTS[part[0]](*part[1:]),
         said.get("round", ""),
         dict(said.get("told", ())),
     )

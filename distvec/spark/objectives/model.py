@@ -15,7 +15,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.utils import is_remote
 
 from distvec.array.core.handle import Handle
-from distvec.losses import RowLoss, Softmax, Weibull
+from distvec.losses import FactorizationMachine, RowLoss, Softmax, Squared, Weibull
 from distvec.losses.classification import Logistic
 from distvec.losses.clustering import Quantization
 from distvec.losses.input_rows import Features
@@ -42,18 +42,32 @@ def model_in_mllib(model: models.Model) -> JavaMLWritable:
 
     ``NotImplementedError`` as ``check_loss``; ``RuntimeError`` without a SparkSession.
     """
-    from pyspark.ml.classification import LinearSVCModel, LogisticRegressionModel
-    from pyspark.ml.regression import AFTSurvivalRegressionModel, LinearRegressionModel
+    from pyspark.ml.classification import (
+        FMClassificationModel,
+        LinearSVCModel,
+        LogisticRegressionModel,
+    )
+    from pyspark.ml.linalg import DenseMatrix
+    from pyspark.ml.regression import (
+        AFTSurvivalRegressionModel,
+        FMRegressionModel,
+        LinearRegressionModel,
+    )
 
     loss = model.loss
     check_loss(loss)
     local = model.whole().numpy()
     if isinstance(loss, Quantization):
         return _clusters(np.asarray(local.coefficients, np.float64).T, loss.measure)
+    if isinstance(loss, FactorizationMachine):
+        kind = FMClassificationModel if isinstance(loss.row, Logistic) else FMRegressionModel
+        table = local.coefficients["V"]
+        rows, columns = table.shape
+        factors = DenseMatrix(rows, columns, table.ravel(), isTransposed=True)
+        return in_mllib(kind, local.intercept, local.coefficients["w"], factors)
     if isinstance(loss, Weibull):
         x, scale = local.coefficients, math.exp(float(local.x["log_scale"][0]))
-        coefficients = np.asarray(x["w"], np.float64)
-        return in_mllib(AFTSurvivalRegressionModel, coefficients, local.intercept, scale)
+        return in_mllib(AFTSurvivalRegressionModel, x["w"], local.intercept, scale)
     coefficients = np.asarray(local.coefficients, np.float64)
     rest = np.asarray(local.intercept, np.float64)
     if isinstance(loss, Softmax):
@@ -65,26 +79,32 @@ def model_in_mllib(model: models.Model) -> JavaMLWritable:
     return in_mllib(LinearRegressionModel, coefficients, rest)
 
 
-def in_mllib(kind: Any, coefficients: np.ndarray, *numbers: Any) -> JavaMLWritable:
-    """A model of the class ``kind`` of ``pyspark.ml``, of its coefficients and of numbers."""
+def in_mllib(kind: Any, *attributes: Any) -> JavaMLWritable:
+    """A model of the class ``kind`` of ``pyspark.ml``, of arrays, matrices and numbers."""
     from pyspark.ml.common import _py2java
-    from pyspark.ml.linalg import DenseVector
+    from pyspark.ml.linalg import DenseVector, Matrix
 
-    vector = _py2java(_context(), DenseVector(coefficients))
+    arguments = [
+        _py2java(_context(), one if isinstance(one, Matrix) else DenseVector(one))
+        if isinstance(one, Matrix) or np.ndim(one)
+        else float(one)
+        for one in attributes
+    ]
     name = f"{kind.__module__}.{kind.__name__}".replace("pyspark", "org.apache.spark", 1)
-    made: JavaMLWritable = kind._from_java(
-        _class(name)(_uid(kind.__name__), vector, *map(float, numbers))
-    )
+    made: JavaMLWritable = kind._from_java(_class(name)(_uid(kind.__name__), *arguments))
     return made
 
 
 def check_loss(loss: Loss) -> None:
     """``NotImplementedError`` for losses of which MLlib has no model."""
     known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")
+    if isinstance(loss, FactorizationMachine):
+        known = isinstance(loss.row, Logistic | Squared)
     if not known and not isinstance(loss, Softmax | Weibull | Quantization):
         raise NotImplementedError(
-            f"MLlib has no model for {loss}; Logistic, Softmax, hinges, losses of real labels and "
-            "Weibull can be exported; save any other with model.save(path)"
+            f"MLlib has no model for {loss}; Logistic, Softmax, hinges, losses of real labels, "
+            "Weibull, and FactorizationMachine of Logistic or Squared can be exported; save any "
+            "other with model.save(path)"
         )
 
 
@@ -418,7 +438,8 @@ def mllib_model(
     JavaMLWritable
         A ``LogisticRegressionModel`` for ``Logistic`` and ``Softmax``. A ``LinearSVCModel`` for
         hinges and other losses of two classes. A ``LinearRegressionModel`` for losses of real
-        labels. An ``AFTSurvivalRegressionModel`` for ``Weibull``.
+        labels. An ``AFTSurvivalRegressionModel`` for ``Weibull``. An ``FMClassificationModel`` or
+        ``FMRegressionModel`` for ``FactorizationMachine`` of ``Logistic`` or ``Squared``.
 
     Raises
     ------

@@ -42,10 +42,10 @@ from distvec.spark.data.dataset import Dataset
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.keyed.objective import KeyedObjective
 from distvec.spark.objectives.evaluation_task import LossSpec
-from distvec.spark.objectives.evaluator import Evaluator, StandingTasks
+from distvec.spark.objectives.evaluator import Evaluator, LossSums, StandingTasks
 from distvec.spark.objectives.features import Moments, active_features, moments, rows_at_features
 from distvec.spark.objectives.model import Model
-from distvec.spark.objectives.partition import Part
+from distvec.spark.objectives.partition import Part, Sample
 from optim import ElasticNet
 from optim.stochastic.minibatches import Order
 from ps_backend.arguments import check_choice
@@ -216,7 +216,7 @@ class Objective(ObjectiveBase):
             if compact:
                 self.coordinates = active_features(self.ps, self.data)
             self.features = self.data.size if self.coordinates is None else len(self.coordinates)
-            self._part: Part | None = None
+            self._part: Part | Sample | None = None
             self._share: float | None = None
             self._set_penalty(penalty, standardization=standardization)
         except BaseException:
@@ -427,10 +427,13 @@ class Objective(ObjectiveBase):
     # --- what ObjectiveBase asks for --------------------------------------------------------------
 
     def _mean(self, arrays: tuple[DistArray, ...]) -> tuple[Any, tuple[DistArray, ...]]:
-        found = self._evaluator.sums(arrays, self.coordinates, self._part)
+        found = self._loss_sums(arrays)
         weight = self._share or positive_weight(self.loss, found.weight)
         value = self.ps.full((), found.value / weight)
         return value, tuple(gradient / weight for gradient in found.gradients)
+
+    def _loss_sums(self, arrays: tuple[DistArray, ...]) -> LossSums:
+        return self._evaluator.sums(arrays, self.coordinates, self._part)
 
     def _mean_product(
         self, arrays: tuple[DistArray, ...], directions: tuple[DistArray, ...]

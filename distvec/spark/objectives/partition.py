@@ -94,6 +94,13 @@ class Part(NamedTuple):
     of: int
 
 
+class Sample(NamedTuple):
+    """Which of a partition's rows: each with the same probability, independent of others."""
+
+    fraction: float
+    seed: int
+
+
 class Partition:
     """The rows in the files of ``path``, mapped; BlockMissing if they are elsewhere."""
 
@@ -102,13 +109,15 @@ class Partition:
         self._whole = Selection(path, load(path))
         self._parts: dict[Part, Selection] = {}
 
-    def selection(self, part: Part | None, partition: int) -> Selection:
+    def selection(self, part: Part | Sample | None, partition: int) -> Selection:
         """All rows, or a part of those of partition number ``partition``.
 
         Parts of one size are kept: they need memory for the places of their elements.
         """
         if part is None:
             return self._whole
+        if isinstance(part, Sample):
+            return self._whole.sample(part, partition)
         if part not in self._parts:
             if any(known.of != part.of for known in self._parts):
                 self._parts.clear()
@@ -160,7 +169,14 @@ class Selection:
 
     def part(self, part: Part, partition: int) -> Selection:
         """Some of these rows, over the columns that they touch."""
-        rows = self.rows[_bounds(self.rows, part, partition)]
+        return self._of(self.rows[_bounds(self.rows, part, partition)])
+
+    def sample(self, sample: Sample, partition: int) -> Selection:
+        """A copy of rows that are drawn, over the columns that they touch."""
+        drawn = np.random.default_rng((sample.seed, partition)).random(len(self.rows))
+        return self._of(self.rows.take(np.flatnonzero(drawn < sample.fraction)))
+
+    def _of(self, rows: Rows) -> Selection:
         if isinstance(rows.matrix, np.ndarray):
             columns: Ints = np.arange(rows.columns)
         else:
