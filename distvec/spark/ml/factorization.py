@@ -283,8 +283,6 @@ class _MachineEstimator(ServerEstimator, _MachineParams):
         self._check_labels(objective)
         result = self._steps(objective)
         history = [record.value for record in result.history]
-        if not self._given("optimizer"):
-            history = history[:-1] or history  # the value at the end is ours alone
         row = Logistic() if isinstance(self._row, Logistic) else Squared()
         loss = FactorizationMachine(self.getFactorSize(), row)
         fitted = kept(result.x, loss, self._features, intercept=objective.intercept)
