@@ -82,8 +82,8 @@ def measure(options: argparse.Namespace) -> Report:
             estimator, frame = use(data, options.iterations)
             model = estimator.fit(frame)
             times = [time.perf_counter()]
-            scored = model.transform(frame).select(F.avg(F.col("prediction") == F.col("label")))
-            accuracy = float(scored.collect()[0][0])
+            hit = (F.col("prediction") == F.col("label")).cast("double")
+            accuracy = float(model.transform(frame).select(F.avg(hit)).collect()[0][0])
             times.append(time.perf_counter())
             with tempfile.TemporaryDirectory() as folder:
                 model.save(f"{folder}/model")
