@@ -130,6 +130,13 @@ class FittedModels:
         return found[1] if found is not None and found[0]() is array else None
 
 
+class SessionStandIn:
+    """Takes the place of a SparkSession where there is none, as in the tasks of a barrier job."""
+
+    def __init__(self, context: PSContext | None) -> None:
+        self.context = context
+
+
 _WATCH_SECONDS = 1.0
 STOPPED = (
     "this PSContext was stopped and its arrays were freed; start one with "
@@ -289,6 +296,8 @@ class PSContext(TaskSession):
         A running context is discarded if its SparkContext has stopped, if its servers can no
         longer be replaced, or if servers at ``addresses`` do not answer.
         """
+        if isinstance(spark, SessionStandIn):
+            return spark.context  # type: ignore[return-value]  # None is for who does not use it
         spark_context = classic_context(spark)
         check_seconds("timeout", timeout)
         if servers is not None:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from pyspark import AccumulatorParam, SparkContext, TaskContext
 
@@ -67,6 +67,11 @@ def join(access: SessionTicket) -> Client:
     return singleton(_TicketClients).join(access)
 
 
+def leave(access: SessionTicket) -> None:
+    """Close this process's client of the session, if it joined; returns at once."""
+    singleton(_TicketClients).leave(access)
+
+
 class _TicketClients:
     """The clients of a process, and the sessions that it could not join."""
 
@@ -91,6 +96,12 @@ class _TicketClients:
                 raise
             _freeze_loaded_modules()
         return self._joined[access]
+
+    def leave(self, access: SessionTicket) -> None:
+        """Disconnect; returns at once."""
+        client = self._joined.pop(access, None)
+        if client is not None:  # its servers may be gone, and closing waits for them
+            threading.Thread(target=client.close, daemon=True).start()
 
 
 def _freeze_loaded_modules() -> None:
@@ -194,6 +205,15 @@ class CollectReports(AccumulatorParam[Reports]):
         return value1
 
 
+class ReportCollector(Protocol):
+    """Tasks add to it; the driver reads it. An ``Accumulator`` is one."""
+
+    value: Reports
+
+    def add(self, term: Reports) -> None:
+        """Add reports."""
+
+
 class TaskSession(Session):
     """The session of a SparkContext as rounds and tasks know it; ``PSContext`` starts it."""
 
@@ -208,11 +228,14 @@ class TaskSession(Session):
     ) -> None:
         super().__init__(client, owner=servers, durability=durability)
         self.spark_context = spark_context
-        nothing: Reports = {}
-        self.reports = spark_context.accumulator(nothing, CollectReports())
+        self.reports = self._new_reports()
         """What tasks said of their contributions to the rounds that are open."""
         self._token, self._tls = token, tls
         self._servers = servers
+
+    def _new_reports(self) -> ReportCollector:
+        nothing: Reports = {}
+        return self.spark_context.accumulator(nothing, CollectReports())
 
     @property
     def generations(self) -> tuple[int, ...]:

@@ -230,6 +230,11 @@ class Asked:
 
         return long_poll(ask, timeout)
 
+    def missing(self, keys: Iterable[int]) -> list[int]:
+        """Those of ``keys`` under which there is no answer everywhere, as of the last wait."""
+        known = self._by_server.values()
+        return [key for key in keys if any(key not in (found or {}) for found in known)]
+
     def _message(self, server: int, count: int, seconds: float) -> Message:
         is_new = self._by_server[server] is None
         ask = pb.Ask(

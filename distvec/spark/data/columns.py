@@ -52,10 +52,13 @@ class Columns:
         return {name: column for name, column in names.items() if column is not None}
 
 
-def select_columns(data: DataFrame, columns: Columns, order: str = "") -> DataFrame:
+def select_columns(
+    data: DataFrame, columns: Columns, order: str = "", partitions: int | None = None
+) -> DataFrame:
     """The columns by their own names, types checked, numbers as double.
 
-    Rows of a group, or of one time, are in one partition; times ascend with the partitions.
+    Rows of a group, or of one time, are in one partition; times ascend with the partitions. Their
+    number is that of the data unless ``partitions`` is given.
     """
     chosen = [feature_column(data, columns.features)]
     if columns.label is not None:
@@ -64,9 +67,9 @@ def select_columns(data: DataFrame, columns: Columns, order: str = "") -> DataFr
         chosen.append((_group if name == "group" else _number)(data, column, name))
     rows = data.select(*chosen)
     if order == "group":
-        return rows.repartition(_partitions(data), "group")
+        return rows.repartition(partitions or _partitions(data), "group")
     if order == "time":
-        return rows.repartitionByRange(_partitions(data), "label")
+        return rows.repartitionByRange(partitions or _partitions(data), "label")
     return rows
 
 

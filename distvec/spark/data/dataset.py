@@ -9,11 +9,12 @@ import re
 import uuid
 import warnings
 import weakref
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext, StorageLevel
@@ -34,6 +35,8 @@ from distvec.spark.jobs.application import (
 )
 from distvec.spark.jobs.failures import describe_failure
 from distvec.spark.jobs.interpreter import use_workers_of_sql
+
+T = TypeVar("T")
 
 _LOPSIDED = 2.0
 """So many times the turns that evenly spread blocks would need are too many."""
@@ -62,8 +65,6 @@ def needs_moving(blocks: Counter[str], free: dict[str, int]) -> bool:
     return turns > _LOPSIDED * math.ceil(total / slots)
 
 
-T = TypeVar("T")
-
 _TRIES = 3
 
 _STORE_IT = (
@@ -86,7 +87,78 @@ class Groups:
         return collect(self.rdd.mapPartitions(task))
 
 
-class Dataset:
+class PartitionedRows(ABC):
+    """Labelled rows that tasks keep by partition: what is known of them, and tasks over them."""
+
+    def __init__(self, known: list[Descriptor], rule: LabelRule) -> None:
+        """``ValueError`` for bad rows, as ``check_descriptors``."""
+        self.labels = check_descriptors(known, rule)
+        """The distinct labels, as they are in the data, if the rule gathers them."""
+        self.rows = sum(one.rows for one in known)
+        self.nnz = sum(one.nnz for one in known)
+        self.size = known[0].features
+        self.weight_sum = float(sum(one.weight_sum for one in known))
+        self._describe(known)
+
+    def _describe(self, known: list[Descriptor]) -> None:
+        self.filled = len(known)
+        """How many partitions have rows."""
+        self.layouts = {one.partition: one.layout for one in known}
+        """By partition that has rows: in which order products take its elements, and why."""
+
+    @abstractmethod
+    def run_on_blocks(self, task: Callable[[Descriptor], T]) -> list[T]:
+        """``task`` on the descriptor of each partition with rows, in their order."""
+
+    @abstractmethod
+    def retry_missing(self, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` returns, once all rows are there."""
+
+    @abstractmethod
+    def settle(self, servers: object) -> None:
+        """Move rows to where tasks can run, if executors or ``servers`` came or went."""
+
+    def waiting_tasks(self, work: Any) -> Any:
+        """Those of the tasks that keep the rows which wait for evaluations of a loss."""
+        raise TypeError(f"{type(self).__name__} has no tasks that wait")
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Did ``close`` remove it?"""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Remove the rows; twice is harmless."""
+
+
+class FrameStandIn(ABC):
+    """Takes the place of a DataFrame where its rows are read by other means."""
+
+    context: Any = None
+    """The ``PSContext`` of its rows."""
+
+    @property
+    @abstractmethod
+    def sparkSession(self) -> Any:
+        """Takes the place of the session."""
+
+    @abstractmethod
+    def read(
+        self, columns: Columns, rule: LabelRule, dtype: str, order: str, *, compact: bool
+    ) -> PartitionedRows:
+        """The rows; arguments as of ``Dataset``."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NotImplementedError(
+            f"DataFrame.{name} is not available in a fit through Spark Connect, which runs in "
+            "tasks; use a classic SparkSession"
+        )
+
+
+class Dataset(PartitionedRows):
     """Labelled rows as blocks on the executors, ``size`` features each.
 
     Making one runs one Spark job, which reads the data once and checks every row. ``rows``,
@@ -124,16 +196,11 @@ class Dataset:
         self._source = joined.mapInArrow(functools.partial(build, request), DESCRIPTOR_SCHEMA)
         try:
             known = self._materialise()
-            self.labels = check_descriptors(known, rule)
-            """The distinct labels, as they are in the data, if the rule gathers them."""
+            super().__init__(known, rule)
         except BaseException:
             self.close()
             raise
         self._learn(known)
-        self.rows = sum(one.rows for one in known)
-        self.nnz = sum(one.nnz for one in known)
-        self.size = known[0].features
-        self.weight_sum = float(sum(one.weight_sum for one in known))
         if self._is_local:
             # No call to Spark from a finalizer: it may run in the midst of another.
             weakref.finalize(self, remove, sorted(self._directories))
@@ -273,10 +340,7 @@ class Dataset:
         self._members: list[list[int]] = [[] for _ in range(self.tasks)]
         for one in known:
             self._members[one.task].append(one.partition)
-        self.filled = len(known)
-        """How many partitions have rows."""
-        self.layouts = {one.partition: one.layout for one in known}
-        """By partition that has rows: in which order products take its elements, and why."""
+        self._describe(known)
 
     def _compare(self, before: dict[int, int], known: list[Descriptor]) -> None:
         """Warn once if rows are elsewhere than before; RuntimeError if they are others."""

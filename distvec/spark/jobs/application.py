@@ -43,7 +43,7 @@ def classic_context(spark: Any) -> SparkContext:
     if not isinstance(context, SparkContext):
         raise NotImplementedError(
             f"{type(spark).__module__}.{type(spark).__name__} has no SparkContext (Spark Connect?);"
-            " PSContext needs a classic SparkSession"
+            " PSContext needs a classic SparkSession, estimators of distvec.spark.ml do not"
         )
     if has_stopped(context):
         raise RuntimeError("this SparkContext was stopped; make a new SparkSession first")

@@ -104,11 +104,12 @@ def tasks_were_lost(error: BaseException) -> bool:
 def describe_failure(error: Exception) -> str:
     """Why a Spark job failed, in a line: what a worker raised last, or what Java said and why."""
     text = str(error).strip().partition("\n\nJVM stacktrace:")[0]
-    reason = (
-        _last_exception(text)
-        if isinstance(error, PythonException)
-        else _java_message(str(error).strip())
-    )
+    if isinstance(error, PythonException):
+        reason = _last_exception(text)
+    elif "[PYTHON_EXCEPTION]" in text:  # of a barrier job, in what Java says of its stage
+        reason = _last_exception(re.split(r"\n(?: SQLSTATE|\tat )", text)[0])
+    else:
+        reason = _java_message(str(error).strip())
     if "No module named" in reason or "cannot import name" in reason:
         reason += (
             "; the workers' Python is another: start Spark with PYSPARK_PYTHON set to one that has "

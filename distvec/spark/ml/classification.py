@@ -78,6 +78,28 @@ _SIDES = {"lower": -math.inf, "upper": math.inf}
 
 
 @dataclass(frozen=True)
+class _BinaryHinge(Hinge):
+    """The hinge loss of the labels 0 and 1."""
+
+    labels: ClassVar[str] = "classes"
+
+    def row(self, margins: Floats, labels: Floats) -> tuple[Floats, Floats]:
+        return super().row(margins, 2.0 * labels - 1.0)
+
+    def curvature(self, margins: Floats, labels: Floats) -> Floats:
+        return super().curvature(margins, 2.0 * labels - 1.0)
+
+    def bind(self, labels: Sequence[float]) -> Loss:
+        """``ValueError`` for more than two classes."""
+        if not set(labels) <= {0.0, 1.0}:
+            raise ValueError(
+                f"LinearSVC only supports binary classification with the labels 0 and 1, got "
+                f"{sorted(labels)}"
+            )
+        return self
+
+
+@dataclass(frozen=True)
 class _ByFamily(Loss):
     """Becomes the logistic or the softmax loss when the labels are known."""
 
@@ -611,7 +633,7 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
     def _objective(self, dataset: DataFrame) -> Objective:
         return Objective(
             dataset,
-            loss=Hinge(smoothing=max(100.0 * self.getTol(), 1e-6)),
+            loss=_BinaryHinge(smoothing=max(100.0 * self.getTol(), 1e-6)),
             features=self._features,
             label=self.getLabelCol(),
             weight=self._weight,
@@ -621,12 +643,6 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
         )
 
     def _train(self, objective: Objective, dataset: DataFrame) -> LinearSVCModel:
-        labels = objective.data.labels
-        if not set(labels) <= {0.0, 1.0}:
-            raise ValueError(
-                f"LinearSVC only supports binary classification with the labels 0 and 1, got "
-                f"{labels} in column {self.getLabelCol()!r}"
-            )
         strength = self.getRegParam()
         penalty = ElasticNet(l1=0.0, l2=strength) if strength else None
         result = self._minimize(objective.with_penalty(penalty))

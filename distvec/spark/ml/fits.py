@@ -9,6 +9,7 @@ import zlib
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,9 @@ from pyspark.sql import DataFrame
 from distvec.losses.loss import as_arrays, as_given
 from distvec.objectives.model import Model as Fitted
 from distvec.objectives.model import Weights
+from distvec.spark.barrier.job import run_in_tasks
+from distvec.spark.jobs.application import is_connect
+from distvec.spark.jobs.failures import Failure
 from distvec.spark.ml.files import Saved, encode_map
 from distvec.spark.ml.params import FitParams, HasFeatures, SettableParams, StartParams
 from distvec.spark.objectives.objective import Objective
@@ -235,10 +239,14 @@ class _Fits:
         self._lock = threading.Lock()
         self._objectives: dict[Any, Objective] = {}
         self._left = Counter(one._data_key() for one in estimators)
+        self._by_tasks: dict[int, Any] = {}
+        """What fits in one barrier job returned, by number of the estimator."""
 
     def fit(self, index: int) -> Any:
         """Return the model of the estimator with this number."""
         with self._lock:
+            if is_connect(self._dataset.sparkSession):
+                return self._fit_in_tasks(index)
             estimator = self._estimators[index]
             key = estimator._data_key()
             try:
@@ -249,3 +257,30 @@ class _Fits:
                 self._left[key] -= 1
                 if not self._left[key] and key in self._objectives:
                     self._objectives.pop(key).close()
+
+    def _fit_in_tasks(self, index: int) -> Any:
+        """The same in one barrier job for all estimators that share the rows."""
+        if index not in self._by_tasks:
+            keys = [one._data_key() for one in self._estimators]
+            numbers = [number for number, key in enumerate(keys) if key == keys[index]]
+            estimators = [self._estimators[number] for number in numbers]
+            found = run_in_tasks(
+                self._dataset, estimators[0]._objective, partial(_train_all, estimators)
+            )
+            self._by_tasks.update(zip(numbers, found, strict=True))
+        outcome = self._by_tasks.pop(index)
+        if isinstance(outcome, Failure):
+            outcome.throw("in the first task of a fit", "the trace is that of the task")
+        return outcome
+
+
+def _train_all(estimators: Sequence[RowsEstimator], rows: Any) -> list[Any]:
+    """The models of estimators that share the rows, or why there is none."""
+    found: list[Any] = []
+    with estimators[0]._objective(rows) as objective:
+        for one in estimators:
+            try:
+                found.append(one._train(objective, rows))
+            except Exception as error:  # noqa: BLE001 - raised where the model is asked for
+                found.append(Failure.of(0, error))
+    return found

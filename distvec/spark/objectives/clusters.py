@@ -20,9 +20,9 @@ from distvec.losses.clustering import COSINE, Quantization, nearest, norms, sums
 from distvec.losses.rows import Floats, Ints, Matrix, Rows
 from distvec.spark.context import PSContext
 from distvec.spark.data.build import Descriptor
-from distvec.spark.data.dataset import Dataset
+from distvec.spark.data.dataset import PartitionedRows
 from distvec.spark.objectives.evaluation_task import LoadedPartitions, LossSpec
-from distvec.spark.objectives.evaluator import Evaluator, StandingTasks
+from distvec.spark.objectives.evaluator import Evaluator, standing_tasks
 from distvec.spark.objectives.partition import Selection
 from distvec.spark.task_session import singleton
 from optim.core.run import progress_bar
@@ -64,7 +64,7 @@ class Clusters(NamedTuple):
 
 def fit_clusters(
     ps: PSContext,
-    data: Dataset,
+    data: PartitionedRows,
     problem: KMeansProblem,
     *,
     start: Floats | None,
@@ -82,8 +82,7 @@ def fit_clusters(
         centers = data.retry_missing(partial(_first_centers, data, problem))
     measure, iterations = problem.measure, 0
     work = LossSpec(Quantization(len(centers), measure), intercept=True)
-    standing = StandingTasks(ps, data, work)
-    ps.standing_tasks.add(standing)
+    standing = standing_tasks(ps, data, work)
     evaluator = Evaluator(ps, data, work, standing)
     try:
         is_moving = True
@@ -116,7 +115,7 @@ def _distances(before: Floats, after: Floats, measure: str) -> Floats:
     return np.asarray(np.linalg.norm(after - before, axis=1))
 
 
-def _numbered(data: Dataset, centers: Floats, measure: str, iterations: int) -> Clusters:
+def _numbered(data: PartitionedRows, centers: Floats, measure: str, iterations: int) -> Clusters:
     """With centers in the order of their first rows; those without rows come last."""
     parts = data.run_on_blocks(partial(_describe, table_of(centers, measure), measure))
     firsts = np.array([one.firsts for one in parts])
@@ -168,7 +167,7 @@ class _Draws(NamedTuple):
     has_zero_row: bool = False
 
 
-def _first_centers(data: Dataset, problem: KMeansProblem) -> Floats:
+def _first_centers(data: PartitionedRows, problem: KMeansProblem) -> Floats:
     """At most ``clusters`` distinct rows, or means of rows. Raises BlockMissing."""
     if problem.is_random:
         return _drawn(data, problem, None, 0, problem.clusters)
@@ -186,7 +185,7 @@ def _first_centers(data: Dataset, problem: KMeansProblem) -> Floats:
 
 
 def _drawn(
-    data: Dataset, problem: KMeansProblem, centers: Floats | None, step: int, count: int
+    data: PartitionedRows, problem: KMeansProblem, centers: Floats | None, step: int, count: int
 ) -> Floats:
     """So many distinct rows at most, drawn by their costs; without centers by their weights."""
     table = None if centers is None else table_of(centers, problem.measure)

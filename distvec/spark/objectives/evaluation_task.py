@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from pyspark import TaskContext
@@ -357,10 +357,28 @@ def _check_complete(filled: Sequence[Descriptor], needed: list[int]) -> None:
         )
 
 
+class Calls(Protocol):
+    """Answers questions that are no evaluations."""
+
+    work: LossSpec | None
+    """The last one that came so."""
+
+    def answer(self, question: bytes) -> tuple[int, bytes] | None:
+        """Key and value of the answer; None for evaluations."""
+
+
 def answer_all(
-    client: Client, mailbox: Mailbox, work: LossSpec, filled: Sequence[Descriptor], attempt: int
+    client: Client,
+    mailbox: Mailbox,
+    work: LossSpec | None,
+    filled: Sequence[Descriptor],
+    attempt: int,
+    calls: Calls | None = None,
 ) -> None:
-    """Answer each question: two messages a server and one more where weights do not come along."""
+    """Answer each question: two messages a server and one more where weights do not come along.
+
+    ``work`` None: it comes by ``calls``.
+    """
     number, along = 0, False
     while True:
         question = _next_question(client, mailbox, number, along=along)
@@ -370,6 +388,12 @@ def answer_all(
         if question.value == READY:
             for one in filled:
                 mailbox.answer(number, *_encode_result(PartitionResult(one.partition, attempt)))
+            continue
+        if calls is not None and (answer := calls.answer(question.value)) is not None:
+            mailbox.answer(number, *answer)
+            work = calls.work
+            continue
+        if work is None:
             continue
         request = _decode_request(question.value)
         along = weights_come_along(request)

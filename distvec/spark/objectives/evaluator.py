@@ -11,10 +11,11 @@ import functools
 import math
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from distvec.graph.node import Buffer
 from distvec.losses.loss import LossError, NotFinite, PhasedLoss
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import BlockMissing
-from distvec.spark.data.dataset import Dataset
+from distvec.spark.data.dataset import Dataset, PartitionedRows
 from distvec.spark.jobs.application import BackgroundJob, SlotWatch, free_slots
 from distvec.spark.jobs.failures import describe_failure, tasks_were_lost
 from distvec.spark.objectives.evaluation_task import (
@@ -47,7 +48,7 @@ from distvec.spark.objectives.partition import Part, Sample
 from distvec.spark.rounds.round import abandon
 from distvec.spark.task_session import SessionTicket
 from ps_backend import errors
-from ps_backend.client import StoredArray, Total, Winner
+from ps_backend.client import Mailbox, StoredArray, Total, Winner
 from ps_backend.errors import MailboxClosed, PSError, ServerLost
 
 _POLL_SECONDS = 0.5
@@ -67,6 +68,16 @@ _FIRST_PAUSE_SECONDS = 0.5
 
 Answers = tuple[list[PartitionResult], Buffer | None]
 """What tasks say, and the gradient made of what they answered, if one was to be made."""
+
+
+class WaitingTasks(Protocol):
+    """Tasks that stay between evaluations of one loss."""
+
+    def run(self, request: Evaluation) -> Answers:
+        """What the tasks say, in the order of the partitions, and the gradient."""
+
+    def close(self) -> None:
+        """End the tasks, if they are of this loss alone; twice is harmless."""
 
 
 class StandingTasks:
@@ -163,43 +174,25 @@ class StandingTasks:
                     self.close()
 
 
+def standing_tasks(ps: PSContext, data: PartitionedRows, work: LossSpec) -> WaitingTasks:
+    """Tasks for evaluations: those that keep the rows, or some that the first evaluation starts."""
+    if not isinstance(data, Dataset):
+        found: WaitingTasks = data.waiting_tasks(work)
+        return found
+    started = StandingTasks(ps, data, work)
+    ps.standing_tasks.add(started)
+    return started
+
+
 class TasksLost(Exception):
     """Spark gave a job up, as one of its tasks was lost several times; no fault of the task."""
 
 
-class StandingTasksJob:
-    """One Spark job of resident tasks, in a thread of its own, and the mailbox they wait at."""
+class Questions(ABC):
+    """Evaluations that are asked at a mailbox, and answered by the tasks of all partitions."""
 
-    def __init__(self, ps: PSContext, data: Dataset, work: LossSpec, tasks: int) -> None:
-        """Start the job with so many ``tasks`` at most; returns at once."""
-        self.tasks = tasks
-        """How many tasks stay, once it is known which of them have rows."""
-        self._ps, self._work, self._partitions = ps, work, data.filled
-        name = f"resident-{ps.client.new_id()}"
-        self._mailbox = ps.client.mailbox(name)
-        self._needed = 1  # while data is read again; then all tasks must have a slot
-        self._has_slots = False
-        self._mailbox.open()  # a task must find it when it starts
-        self._job = BackgroundJob(
-            data.spark.sparkContext,
-            functools.partial(self._run, data, replace(ps.access, eager=True)),
-            group=f"distvec-{name}-{ps.client.session}",
-            description=f"distvec: {tasks} resident tasks",
-        )
-
-    @property
-    def is_alive(self) -> bool:
-        """Does the job still run?"""
-        return self._job.is_alive
-
-    @property
-    def active(self) -> int:
-        """How many of its tasks have a slot, as Spark knew some seconds ago."""
-        return self._job.active
-
-    def is_ready(self) -> bool:
-        """Do all partitions have a task, or get one in time? Raises as ``evaluate``."""
-        return self._ask(READY, _START_SECONDS) is not None
+    def __init__(self, ps: PSContext, mailbox: Mailbox) -> None:
+        self._ps, self._mailbox = ps, mailbox
 
     def evaluate(self, request: Evaluation) -> Answers | None:
         """The results of all partitions, and the sum of what they contributed.
@@ -225,6 +218,51 @@ class StandingTasksJob:
             # Else a task was lost between two servers, and another answered the second one.
             if all(one == answers[0] for one in answers):
                 return found[0], gradient
+
+    @abstractmethod
+    def _ask(
+        self,
+        question: bytes,
+        patience: float,
+        about: StoredArray | None = None,
+        total: StoredArray | None = None,
+    ) -> Sequence[Mapping[int, bytes]] | None:
+        """The answers on each server that was asked, as ``evaluate`` says."""
+
+
+class StandingTasksJob(Questions):
+    """One Spark job of resident tasks, in a thread of its own, and the mailbox they wait at."""
+
+    def __init__(self, ps: PSContext, data: Dataset, work: LossSpec, tasks: int) -> None:
+        """Start the job with so many ``tasks`` at most; returns at once."""
+        self.tasks = tasks
+        """How many tasks stay, once it is known which of them have rows."""
+        name = f"resident-{ps.client.new_id()}"
+        super().__init__(ps, ps.client.mailbox(name))
+        self._work, self._partitions = work, data.filled
+        self._needed = 1  # while data is read again; then all tasks must have a slot
+        self._has_slots = False
+        self._mailbox.open()  # a task must find it when it starts
+        self._job = BackgroundJob(
+            data.spark.sparkContext,
+            functools.partial(self._run, data, replace(ps.access, eager=True)),
+            group=f"distvec-{name}-{ps.client.session}",
+            description=f"distvec: {tasks} resident tasks",
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Does the job still run?"""
+        return self._job.is_alive
+
+    @property
+    def active(self) -> int:
+        """How many of its tasks have a slot, as Spark knew some seconds ago."""
+        return self._job.active
+
+    def is_ready(self) -> bool:
+        """Do all partitions have a task, or get one in time? Raises as ``evaluate``."""
+        return self._ask(READY, _START_SECONDS) is not None
 
     def stop(self) -> None:
         """End the tasks and wait for them, some seconds at most; idempotent."""
@@ -280,9 +318,9 @@ class Evaluator:
     """Rows in Spark, what is computed of them, and where."""
 
     ps: PSContext
-    data: Dataset
+    data: PartitionedRows
     work: LossSpec
-    standing_tasks: StandingTasks | None
+    standing_tasks: WaitingTasks | None
     """Those who stay; None: each evaluation is a Spark job."""
 
     def sums(

@@ -17,7 +17,7 @@ from distvec.losses.rows import column_squares, column_sums, feature_stddev
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
-from distvec.spark.data.dataset import Dataset, collect
+from distvec.spark.data.dataset import Dataset, PartitionedRows, collect
 from distvec.spark.objectives.evaluation_task import LoadedPartitions
 from distvec.spark.rounds.contribute import Contributor
 from distvec.spark.task_session import SessionTicket, join, singleton
@@ -29,12 +29,14 @@ _PIECE = 1 << 20
 """So many coordinates go in one message, at most."""
 
 
-def active_features(ps: PSContext, data: Dataset) -> DistArray:
+def active_features(ps: PSContext, data: PartitionedRows) -> DistArray:
     """The features that occur in rows of ``data``, sorted: int64 on the servers.
 
     Two Spark jobs. The servers need a byte for each of ``data.size`` features meanwhile, and so
     does one task.
     """
+    if not isinstance(data, Dataset):
+        raise NotImplementedError("compact=True needs a classic SparkSession, not Spark Connect")
     touched = _marks(ps, data)
     coordinates = ps.zeros(int(touched.sum()), np.int64)
     with ps.round(coordinates) as r:
@@ -108,7 +110,7 @@ class Moments(NamedTuple):
     """0 if the feature is the same in all rows."""
 
 
-def moments(ps: PSContext, data: Dataset, coordinates: DistArray | None) -> Moments:
+def moments(ps: PSContext, data: PartitionedRows, coordinates: DistArray | None) -> Moments:
     """Of each feature, or of those at ``coordinates``.
 
     Two Spark jobs; the bits do not depend on where partitions are. Servers hold five vectors
@@ -117,7 +119,7 @@ def moments(ps: PSContext, data: Dataset, coordinates: DistArray | None) -> Mome
     return data.retry_missing(partial(_moments_once, ps, data, coordinates))
 
 
-def _moments_once(ps: PSContext, data: Dataset, coordinates: DistArray | None) -> Moments:
+def _moments_once(ps: PSContext, data: PartitionedRows, coordinates: DistArray | None) -> Moments:
     sums, covered, first, second = (
         ps.zeros(data.size if coordinates is None else len(coordinates)) for _ in range(4)
     )

@@ -38,11 +38,11 @@ from distvec.objectives.model import Weights
 from distvec.objectives.penalties import Penalty
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import Columns, check_columns, check_data, feature_names
-from distvec.spark.data.dataset import Dataset
+from distvec.spark.data.dataset import Dataset, FrameStandIn, PartitionedRows
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.keyed.objective import KeyedObjective
 from distvec.spark.objectives.evaluation_task import LossSpec
-from distvec.spark.objectives.evaluator import Evaluator, LossSums, StandingTasks
+from distvec.spark.objectives.evaluator import Evaluator, LossSums, standing_tasks
 from distvec.spark.objectives.features import Moments, active_features, moments, rows_at_features
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.partition import Part, Sample
@@ -196,12 +196,17 @@ class Objective(ObjectiveBase):
         columns = Columns(feature_names(features), label, weight, offset, group, event)
         check_columns(loss, columns)
         rule = label_rules.rule(loss.labels, positive_label)
-        self.ps = PSContext.active() if ps is None else ps
-        check_data(data, self.ps)
-        # If this is a notebook's cell that runs again, the tasks of its last run hold the slots.
-        self.ps.release_slots()
-        use_driver_python(data)
-        self.data = Dataset(data, columns, rule, dtype, loss.order, compact=compact)
+        self.data: PartitionedRows
+        if isinstance(data, FrameStandIn):
+            self.data = data.read(columns, rule, dtype, loss.order, compact=compact)
+            self.ps: PSContext = data.context
+        else:
+            self.ps = PSContext.active() if ps is None else ps
+            check_data(data, self.ps)
+            # If this is a notebook's cell that runs again, tasks of its last run hold the slots.
+            self.ps.release_slots()
+            use_driver_python(data)
+            self.data = Dataset(data, columns, rule, dtype, loss.order, compact=compact)
         if loss.labels == "signs" and len(self.data.labels) == 1:
             one_class = label_rules.one_class(str(label), self.data.labels[0], self.data.rows)
             warnings.warn(one_class, stacklevel=self._stack_of_user)
@@ -224,10 +229,10 @@ class Objective(ObjectiveBase):
             raise
 
     def _made_evaluator(self, mode: str) -> Evaluator:
-        work, standing = LossSpec(self.loss, self.intercept), None
-        if mode == "resident":
-            standing = StandingTasks(self.ps, self.data, work)
-            self.ps.standing_tasks.add(standing)
+        work = LossSpec(self.loss, self.intercept)
+        standing = None
+        if mode == "resident" or not isinstance(self.data, Dataset):
+            standing = standing_tasks(self.ps, self.data, work)
         evaluator = Evaluator(self.ps, self.data, work, standing)
         self._hold = self.ps.finalizers.hold(evaluator.close)
         return evaluator

@@ -16,14 +16,14 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from pyspark import Accumulator, TaskContext
+from pyspark import TaskContext
 
 from distvec.array.core.handle import is_broadcastable
 from distvec.array.indexing.pull_push import as_added, as_indices
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.row_call import ChosenKeys
 from distvec.rows.api import Plugin, RowFunction
-from distvec.spark.task_session import Report, Reports, SessionTicket, join
+from distvec.spark.task_session import Report, ReportCollector, SessionTicket, join
 from ps_backend.client import Client, Key, KeyBatch, KeySpace, KeyView
 from ps_backend.program.row_program import RowProgram
 from ps_backend.program.sweep import Scalar
@@ -94,7 +94,7 @@ class Sender:
         access: SessionTicket,
         name: str,
         slots: int,
-        reports: Accumulator[Reports],
+        reports: ReportCollector,
         closure: int | None = None,
     ) -> None:
         """``slots``: how many the round has."""
@@ -153,7 +153,7 @@ def _unpickled(
     access: SessionTicket,
     name: str,
     slots: int,
-    reports: Accumulator[Reports],
+    reports: ReportCollector,
     closure: int,
 ) -> Sender:
     """The copy of a sender in a task; it lets the driver know that a task had one."""

@@ -5,20 +5,25 @@ It has a process of its own: with Spark Connect all functions of pyspark go to t
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from pyspark.ml import classification
 from pyspark.ml.functions import vector_to_array
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from distvec.losses import Logistic
-from distvec.spark.ml.classification import LogisticRegressionModel
+from distvec.spark.ml.classification import LogisticRegression, LogisticRegressionModel
 from distvec.spark.objectives.model import Model
+from tests.pages import pages
 from tests.quick_start import QUICK_START
-from tests.spark.ml.test_classification import DATA
+from tests.spark.ml.test_classification import DATA, OPTIMA, TIGHT
 
 
 def check_models(spark: SparkSession, frame: object, path: str) -> None:
@@ -45,6 +50,34 @@ def check_models(spark: SparkSession, frame: object, path: str) -> None:
     assert abs(ours.areaUnderROC - his.areaUnderROC) < 1e-12 and ours.accuracy == his.accuracy
 
 
+def check_fits(frame: object, path: str) -> None:
+    """Optima, summaries and errors; rows of three partitions are in two tasks."""
+    _, params, coefficients, intercepts, value = OPTIMA[2]
+    estimator = LogisticRegression(**TIGHT, **params)
+    maps = [{}, {estimator.thresholds: [1.0] * 3}, {estimator.elasticNetParam: 1.0}]
+    fits = estimator.fitMultiple(frame.repartition(3), maps)
+    _, model = next(fits)
+    assert np.allclose(model.coefficientMatrix.toArray(), coefficients, atol=3e-6)
+    assert np.allclose(model.interceptVector.toArray(), intercepts, atol=3e-6)
+    summary = model.summary
+    assert abs(summary.objectiveHistory[-1] - value) < 1e-11 and summary.accuracy == 1.0
+    assert summary.totalIterations > 0
+    with pytest.raises(ValueError, match=re.escape("numClasses=2, but thresholds has length 3")):
+        next(fits)
+    assert next(fits)[1].coefficients.numNonzeros() == 3
+    model.save(path)
+    assert LogisticRegressionModel.load(path).coefficients == model.coefficients
+    with pytest.raises(
+        NotImplementedError, match=re.escape('model.write().format("mllib").save(path)')
+    ):
+        model.to_mllib()
+    with pytest.raises(ValueError, match=re.escape("the label is 0.5")):
+        estimator.fit(frame.withColumn("label", F.lit(0.5)))
+    frame.sparkSession.conf.set("spark.distvec.tasks", "3")
+    with pytest.raises(ValueError, match=re.escape("but the application has 2 slots")):
+        estimator.fit(frame)
+
+
 def main(folder: str) -> None:
     """Run all checks in one session."""
     options = {
@@ -59,7 +92,13 @@ def main(folder: str) -> None:
         str(DATA / "sample_multiclass_classification_data.txt")
     )
     two = three.filter("label > 0").withColumn("label", F.expr("label - 1"))
-    check_models(spark, two, str(Path(folder) / "model"))
+    for block in pages.BLOCK.finditer((pages.DOCS / "how-to/spark_connect.md").read_text()):
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            exec(block["code"], {"__name__": "__main__"})
+        assert shown.getvalue().split() == block["output"].split(), shown.getvalue()
+    check_models(spark, two, str(Path(folder) / "made"))
+    check_fits(two, str(Path(folder) / "fitted"))
 
 
 if __name__ == "__main__":

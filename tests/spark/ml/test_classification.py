@@ -287,5 +287,5 @@ def test_support_vectors(ps, frames, tmp_path):
     assert metrics.areaUnderROC == pytest.approx(expected.areaUnderROC, abs=1e-12)
     assert metrics.weightedFMeasure(0.5) == pytest.approx(expected.weightedFMeasure(0.5))
     assert model.summary().totalIterations > 0 and not loaded.hasSummary
-    with pytest.raises(ValueError, match="the label is 2"):
+    with pytest.raises(ValueError, match=r"labels 0 and 1, got \[0.0, 1.0, 2.0\]"):
         LinearSVC().fit(frames["three"])

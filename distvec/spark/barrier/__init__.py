@@ -1,0 +1,1 @@
+"""Fits in one barrier job, as through Spark Connect: its tasks run servers, rows and the solver."""

@@ -1,0 +1,174 @@
+"""The client's side of a barrier job: what it needs, its deadline, and what comes back.
+
+Spark Connect offers no RDD, no accumulators and no way to the executors. So all of a fit is in one
+barrier job: its tasks start the servers, keep the rows, and the first one runs the solver.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from distvec.losses.labels import LabelRule
+from distvec.spark.barrier.rank import Outcome, run_rank
+from distvec.spark.barrier.settings import CONF, Settings
+from distvec.spark.context import SessionStandIn
+from distvec.spark.data.build import BuildRequest
+from distvec.spark.data.columns import Columns, select_columns
+from distvec.spark.data.dataset import FrameStandIn, PartitionedRows
+from distvec.spark.jobs.failures import Failure, describe_failure, tasks_were_lost, user_stacklevel
+
+T = TypeVar("T")
+
+_SLOT_SECONDS = 60.0
+_TRIES = 3
+_RESULT_SCHEMA = "number long, data binary"
+
+
+class _RowsKnown(Exception):
+    """Which rows a function reads, and how."""
+
+    def __init__(self, rows: DataFrame, request: BuildRequest, rule: LabelRule) -> None:
+        super().__init__()
+        self.rows, self.request, self.rule = rows, request, rule
+
+
+class _Plan(FrameStandIn):
+    """Takes the place of the frame until it is known which of its columns are read."""
+
+    def __init__(self, frame: DataFrame, tasks: int) -> None:
+        self._frame, self._tasks = frame, tasks
+
+    @property
+    def sparkSession(self) -> SessionStandIn:
+        """Takes the place of the session."""
+        return SessionStandIn(None)
+
+    def read(
+        self, columns: Columns, rule: LabelRule, dtype: str, order: str, *, compact: bool
+    ) -> PartitionedRows:
+        """Raises ``_RowsKnown``: the tasks read."""
+        rows = select_columns(self._frame, columns, order, self._tasks)
+        numbered = rows.select(F.spark_partition_id().alias("partition"), "*")
+        # Rows of one partition stay together, in their order.
+        number = F.col("partition") % self._tasks
+        name = f"distvec-{uuid.uuid4().hex}"
+        request = BuildRequest(name, rule, dtype, order, compact, columns.feature_names)
+        raise _RowsKnown(numbered.repartitionById(self._tasks, number), request, rule)
+
+
+def run_in_tasks(frame: DataFrame, read: Callable[[Any], Any], work: Callable[[Any], T]) -> T:
+    """What ``work(frame)`` returns, run in the first task of a barrier job over the rows.
+
+    ``read(frame)`` reads the rows, as ``work`` does; it is called here to see which ones. Both get
+    a stand-in for the frame. ``RuntimeError`` if the job fails, ``TimeoutError`` if its tasks get
+    no slots. Exceptions of ``work`` are raised as they are.
+    """
+    session: Any = frame.sparkSession
+    settings = Settings.of(session)
+    try:
+        read(_Plan(frame, settings.tasks))
+    except _RowsKnown as known:
+        rows, request, rule = known.rows, known.request, known.rule
+    else:
+        raise NotImplementedError("without RDDs a fit must read the rows once")
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_rank(settings, request, rule, work, batches)
+
+    made = rows.mapInArrow(run, _RESULT_SCHEMA, barrier=True)
+    for attempt in range(_TRIES):
+        try:
+            outcome = _decode(_collect(session, made, settings), frame)
+            break
+        except PySparkException as error:
+            if attempt + 1 < _TRIES and tasks_were_lost(error):
+                continue
+            raise RuntimeError(f"the barrier job failed: {describe_failure(error)}") from error
+    for kind, text in outcome.warnings:
+        warnings.warn(text, kind, stacklevel=user_stacklevel())
+    if outcome.failure is not None:
+        _raise(outcome.failure)
+    found: T = outcome.value
+    return found
+
+
+def _raise(failure: Failure) -> NoReturn:
+    failure.throw("in the first task of a fit", "the trace is that of the task")
+
+
+def _collect(session: Any, made: DataFrame, settings: Settings) -> pa.Table:
+    """The result of the job; ``TimeoutError`` if its tasks get no slots in time."""
+    watch = _SlotWatch(session, settings)
+    session.addTag(watch.tag)
+    session.registerProgressHandler(watch.look)
+    try:
+        return made.toArrow()
+    except PySparkException as error:
+        if watch.is_over:
+            raise TimeoutError(
+                f"the {settings.tasks} tasks of a fit got no slots in {watch.patience:g} s; they "
+                "need all of them at the same time: end other jobs of the application, or lower "
+                f"{CONF}tasks"
+            ) from error
+        raise
+    except KeyboardInterrupt:
+        session.interruptTag(watch.tag)
+        raise
+    finally:
+        session.removeProgressHandler(watch.look)
+        session.removeTag(watch.tag)
+
+
+class _SlotWatch:
+    """Ends a job whose tasks wait for slots in vain."""
+
+    def __init__(self, session: Any, settings: Settings) -> None:
+        self._session = session
+        self.tag = f"distvec-{uuid.uuid4().hex}"
+        self.patience = min(_SLOT_SECONDS, settings.seconds)
+        self.is_over = False
+        self._since, self._thread = time.monotonic(), threading.get_ident()
+
+    def look(self, *, inflight_tasks: int, done: bool, **_: Any) -> None:
+        """For ``registerProgressHandler``: the thread of a job calls it each second or two."""
+        if threading.get_ident() != self._thread:  # another job of the session
+            return
+        now = time.monotonic()
+        if inflight_tasks or done:
+            self._since = now
+        elif now - self._since > self.patience and not self.is_over:
+            self.is_over = True
+            with suppress(PySparkException):
+                self._session.interruptTag(self.tag)
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, frame: DataFrame) -> None:
+        super().__init__(io.BytesIO(data))
+        self._frame = frame
+
+    def persistent_load(self, name: str) -> DataFrame:
+        return self._frame
+
+
+def _decode(table: pa.Table, frame: DataFrame) -> Outcome:
+    pieces = table.sort_by("number").column("data").to_pylist()
+    if not pieces:
+        raise RuntimeError("the barrier job returned no result")
+    return Outcome(*_Unpickler(b"".join(pieces), frame).load())
