@@ -83,9 +83,12 @@ copybutton_prompt_is_regexp = True
 
 
 def _skip(app: object, what: str, name: str, thing: object, skip: bool, options: object) -> bool:
-    """Leave plain attributes to the sections of their classes; ``True`` leaves a member out."""
+    """Tell whether to leave out a member: a plain attribute, or a method of scikit-learn's own."""
     kept = property, cached_property, enum.Enum
-    return skip or (what == "class" and not (inspect.isroutine(thing) or isinstance(thing, kept)))
+    plain = what == "class" and not (inspect.isroutine(thing) or isinstance(thing, kept))
+    # Their docstrings refer to pages and terms of scikit-learn's site.
+    foreign = (getattr(thing, "__module__", None) or "").startswith("sklearn.")
+    return skip or plain or foreign
 
 
 def setup(app: Sphinx) -> None:
