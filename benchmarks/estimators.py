@@ -42,6 +42,8 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("linear_model", "GammaRegressor", {"max_iter": 1000}),
         ("svm", "LinearSVC", {}),
         ("cluster", "KMeans", {"random_state": 0, "max_iter": 20}),
+        ("linear_model", "SGDClassifier", {"random_state": 0}),
+        ("linear_model", "SGDRegressor", {"random_state": 0}),
     ],
     "wide": [
         ("linear_model", "LogisticRegression", {"max_iter": 1000}),
@@ -57,6 +59,8 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("linear_model", "PoissonRegressor", {"alpha": 1e-4, "max_iter": 1000}),
         ("svm", "LinearSVC", {}),
         ("cluster", "KMeans", {"random_state": 0, "max_iter": 10}),
+        ("linear_model", "SGDClassifier", {"random_state": 0}),
+        ("linear_model", "SGDRegressor", {"random_state": 0}),
     ],
     "small": [
         ("linear_model", "LogisticRegression", {"max_iter": 1000}),
@@ -158,7 +162,7 @@ def labels_for(name: str, X: Any) -> np.ndarray:
     weights = rng.standard_normal(X.shape[1]) * (rng.random(X.shape[1]) < 0.3)
     margins = np.asarray(X @ weights)
     margins = margins / margins.std() + 0.5 * rng.standard_normal(X.shape[0])
-    if name in ("LogisticRegression", "LinearSVC"):
+    if name in ("LogisticRegression", "LinearSVC", "SGDClassifier"):
         return margins > 0.0
     if name == "PoissonRegressor":
         return rng.poisson(np.exp(np.clip(margins, -3.0, 3.0))).astype(np.float64)
@@ -188,6 +192,10 @@ def value_of(name: str, model: Any, X: Any, y: np.ndarray) -> float:
             model.C * np.square(np.maximum(0.0, 1.0 - signs * margins)).sum()
             + 0.5 * (squares + float(np.sum(np.square(model.intercept_))))
         ),
+        "SGDClassifier": lambda: (
+            np.maximum(0.0, 1.0 - signs * margins).mean() + 0.5 * model.alpha * squares
+        ),
+        "SGDRegressor": lambda: 0.5 * np.mean(residuals**2) + 0.5 * model.alpha * squares,
         "LinearRegression": lambda: residuals @ residuals,
         "Ridge": lambda: residuals @ residuals + model.alpha * squares,
         "Lasso": lambda: residuals @ residuals / (2 * count) + model.alpha * absolute,

@@ -10,6 +10,7 @@ from distvec.sklearn.generalized import (
     TweedieRegressor,
 )
 from distvec.sklearn.least_squares import ElasticNet, Lasso, LinearRegression, Ridge
+from distvec.sklearn.stochastic import SGDClassifier, SGDRegressor
 
 __all__ = [
     "ElasticNet",
@@ -23,5 +24,7 @@ __all__ = [
     "PoissonRegressor",
     "QuantileRegressor",
     "Ridge",
+    "SGDClassifier",
+    "SGDRegressor",
     "TweedieRegressor",
 ]
