@@ -248,6 +248,7 @@ class ChosenKeys:
         combine: str = "add",
         find: bool = False,
         wire: str = "",
+        spaces: Sequence[int] = (),
     ) -> tuple[list[npt.NDArray[Any]], npt.NDArray[np.bool_] | None]:
         """As ``KeySpace.run``: one message to each holder; all rows are of the different keys.
 
@@ -257,7 +258,7 @@ class ChosenKeys:
         with measured(self.space.session.counters):
             return self.space.remote.run(
                 program, arrays, self.batch, joined, scalars,
-                find=find, view=self.view, wire=wire,
+                find=find, view=self.view, wire=wire, spaces=spaces,
             )  # fmt: skip
 
     def apply(
@@ -275,8 +276,9 @@ class ChosenKeys:
         kind = chosen_wire(wire)
         call = _call(self.space, function, self.batch, args, named)
         returned, _ = self.run(
-            call.program, call.arrays, call.given, call.scalars, combine=combine, wire=kind
-        )
+            call.program, call.arrays, call.given, call.scalars,
+            combine=combine, wire=kind, spaces=call.spaces,
+        )  # fmt: skip
         found = tuple(self.batch.expanded(rows) for rows in returned)
         return found if call.several else found[0] if found else None
 
@@ -287,6 +289,8 @@ class _Call:
 
     program: RowProgram
     arrays: list[int]
+    spaces: list[int]
+    """Of each array, by number; none if all are of the space that is asked."""
     given: list[npt.NDArray[Any]]
     scalars: tuple[Scalar, ...]
     several: bool
@@ -307,16 +311,30 @@ def _call(
             np.asarray(arguments[name], type.dtype)
             for name, type in zip(traced.given, program.given, strict=True)
         ]
-        numbers = [arguments[name].number for name in traced.arrays]
-        return _Call(program, numbers, given, traced.scalars(arguments), traced.several)
+        arrays = [arguments[name] for name in traced.arrays]
+        numbers, spaces = [one.number for one in arrays], _spaces(space, arrays)
+        scalars = traced.scalars(arguments)
+        return _Call(program, numbers, spaces, given, scalars, traced.several)
     if not isinstance(function, Plugin):
         raise TypeError(f"{function!r} is not a row function; decorate it with @dv.rows")
     name = function.name
     signature = space.remote.plugin(name)
     arguments = bind_arguments(signature, args, named, name)
     own = plugin_call(name, signature, arguments, _kinds(space, arguments, batch))
-    numbers = [arguments[one].number for one in own.arrays]
-    return _Call(own.program, numbers, [*own.given.values()], own.scalars, own.several)
+    arrays = [arguments[one] for one in own.arrays]
+    if _spaces(space, arrays):
+        raise ValueError(
+            f"{name} gets arrays of several keyed spaces; a plug-in takes those of one: pass "
+            "arrays of this space, or write a function with @dv.rows"
+        )
+    numbers = [one.number for one in arrays]
+    return _Call(own.program, numbers, [], [*own.given.values()], own.scalars, own.several)
+
+
+def _spaces(space: Space, arrays: Sequence[Any]) -> list[int]:
+    """The numbers of the spaces of arrays; none if all are ``space``."""
+    found = [one.space.number for one in arrays]
+    return found if any(number != space.number for number in found) else []
 
 
 def _kinds(space: Space, arguments: Mapping[str, Any], batch: KeyBatch) -> dict[str, Kind]:
@@ -325,8 +343,12 @@ def _kinds(space: Space, arguments: Mapping[str, Any], batch: KeyBatch) -> dict[
 
 def _kind(space: Space, name: str, value: Any, batch: KeyBatch) -> Kind:
     if hasattr(value, "space") and hasattr(value, "number"):
-        if value.space != space:
-            raise ValueError(f"{name} belongs to another keyed space; pass arrays of this space")
+        others = value.space
+        if others.session != space.session or others.remote.partition != space.remote.partition:
+            raise ValueError(
+                f"{name} belongs to another session, or its keys are shared out otherwise; pass "
+                "arrays of this space, or of others that were made like it: ps.keys()"
+            )
         return RowsOf(value.type.dtype, value.type.row)
     shape = np.shape(value)
     if not shape or (len(shape) == 2 and shape[0] != batch.count):

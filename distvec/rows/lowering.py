@@ -76,26 +76,32 @@ class Update:
 
     op: str
     rows: Any
+    where: Any = None
+    """Booleans, for which keys; None: for all."""
 
 
-def replace_rows(rows: Any) -> Update:
-    """Write ``rows``: what a row function returns without saying more."""
-    return Update("replace", rows)
+def replace_rows(rows: Any, *, where: Any = None) -> Update:
+    """Write ``rows``: what a row function returns without saying more.
+
+    ``where``, here and below: booleans, for which keys rows are written. A key that does not exist
+    is inserted where one of the arrays of its space is written.
+    """
+    return Update("replace", rows, where)
 
 
-def add_rows(rows: Any) -> Update:
+def add_rows(rows: Any, *, where: Any = None) -> Update:
     """Add ``rows`` to the stored rows, which the function need not read."""
-    return Update("add", rows)
+    return Update("add", rows, where)
 
 
-def min_rows(rows: Any) -> Update:
+def min_rows(rows: Any, *, where: Any = None) -> Update:
     """Store the elementwise minimum of ``rows`` and the stored rows."""
-    return Update("min", rows)
+    return Update("min", rows, where)
 
 
-def max_rows(rows: Any) -> Update:
+def max_rows(rows: Any, *, where: Any = None) -> Update:
     """Store the elementwise maximum of ``rows`` and the stored rows."""
-    return Update("max", rows)
+    return Update("max", rows, where)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,6 +178,16 @@ def per_key(graph: Graph, value: Any) -> Node:
     return node
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NewRows:
+    """Rows that are joined to the ``old`` ones by ``op``, for the keys ``where``; None: for all."""
+
+    new: Node
+    old: Node
+    op: str
+    where: Node | None
+
+
 @dataclass(frozen=True)
 class Lowered:
     """A row program, and the nodes of what a call of it needs, each in the program's order."""
@@ -186,14 +202,15 @@ def lower(
     rows: Sequence[Node],
     given: Sequence[Node],
     keys: Node | None,
-    scatters: Sequence[tuple[Node, Node, str]],
+    scatters: Sequence[NewRows],
     returned: Sequence[Node],
 ) -> Lowered:
-    """The program that computes ``returned``, and new rows: ``scatters`` of ``(new, old, op)``.
+    """The program that computes ``returned``, and new rows.
 
     ``rows``, ``given`` and ``keys`` are the arguments; those that nothing is made of are left out.
     """
-    stores = list(dict.fromkeys([*(new for new, _, _ in scatters), *returned]))
+    masks = [one.where for one in scatters if one.where is not None]
+    stores = list(dict.fromkeys([*(one.new for one in scatters), *returned, *masks]))
     order = list(topological(stores, lambda node: node.known))
     used = {id(node) for node in order if node.op == ARGUMENT and not node.on_client}
     position = {id(node): number for number, node in enumerate(order)}
@@ -204,7 +221,7 @@ def lower(
     with_keys = [keys] if keys is not None and id(keys) in used else []
     at = {number: place for place, number in enumerate(planned.inputs)}
     places = [at[position[id(node)]] for node in (*gathered, *along, *with_keys)]
-    written = {id(old) for _, old, _ in scatters}
+    written = {id(one.old) for one in scatters}
     arrays = [node for node in rows if id(node) in used or id(node) in written]
     number = {id(node): place for place, node in enumerate(arrays)}
     output = {id(node): place for place, node in enumerate(stores)}
@@ -218,7 +235,15 @@ def lower(
         _reorder_inputs(planned.structure, places),
         gathers=tuple([number[id(node)] for node in gathered]),
         scatters=tuple(
-            [Scatter(output[id(new)], number[id(old)], op) for new, old, op in scatters]
+            [
+                Scatter(
+                    output[id(one.new)],
+                    number[id(one.old)],
+                    one.op,
+                    None if one.where is None else output[id(one.where)],
+                )
+                for one in scatters
+            ]
         ),
         returns=tuple([output[id(node)] for node in returned]),
         with_keys=bool(with_keys),
@@ -285,7 +310,8 @@ class Traced:
         verbs = {"replace": "replaces", "add": "is added to", "min": "lowers", "max": "raises"}
         for scatter in program.scatters:
             value = sweep.outputs[scatter.output]
-            yield f"  %{value} {verbs[scatter.op]} the rows of {self.arrays[scatter.array]}"
+            mask = "" if scatter.where is None else f", where %{sweep.outputs[scatter.where]} is true"
+            yield f"  %{value} {verbs[scatter.op]} the rows of {self.arrays[scatter.array]}{mask}"
         for output in program.returns:
             yield f"  %{sweep.outputs[output]} is returned"
         if not program.changes:
@@ -309,7 +335,12 @@ def trace(
         [nodes[argument] for argument, kind in kinds.items() if isinstance(kind, PerKey)],
         next((nodes[argument] for argument, kind in kinds.items() if kind == Keys()), None),
         [
-            (_new_rows(home, name, argument, update, kinds), nodes[argument], update.op)
+            NewRows(
+                _new_rows(home, name, argument, update, kinds),
+                nodes[argument],
+                update.op,
+                _mask(home.graph, argument, update.where),
+            )
             for argument, update in returned.updates.items()
         ],
         [per_key(home.graph, value) for value in returned.values],
@@ -339,3 +370,17 @@ def _new_rows(
         )
     type = array_type(BATCH, kind.dtype, kind.row)
     return fit_to_slot(home.graph, as_node(home.graph, update.rows), type, name)
+
+
+def _mask(graph: Graph, name: str, where: Any) -> Node | None:
+    """The node of the booleans where rows are written. ``TypeError`` if they are none."""
+    if where is None:
+        return None
+    node = as_node(graph, where)
+    if node.on_client or node.dtype != np.bool_ or node.type.row:
+        raise TypeError(
+            f"where= of the new rows of {name!r} must be a boolean for each key, such as "
+            f"counts > 3; got {node.dtype} of shape "
+            f"{_format_shape(node.type.shape if node.on_client else ('n', *node.type.row))}"
+        )
+    return node

@@ -89,6 +89,25 @@ class RowOptimizer:
         """What servers run for a step."""
         return str(self.traced(row, dtype))
 
+    def update(
+        self, weights: Any, states: Mapping[str, Any], gradient: Any, *, step_size: Any = None
+    ) -> dict[str, Any]:
+        """A step within a row function: the new rows of ``"weights"`` and of the states, by name.
+
+        ``weights`` begin with zeros if the optimizer is FTRL. ``states``: the rows of the arrays
+        that ``KeyedArray.optimizer`` has returned. ``TypeError`` without ``step_size`` where the
+        optimizer has a schedule, as a row function does not know how many steps there were.
+        """
+        if step_size is None and callable(self.solver.step_size):
+            raise TypeError("the step size is a schedule; pass step_size=, a number of the call")
+        size = self.solver.step_size if step_size is None else step_size
+        given = {WEIGHTS: weights, **states, GRADIENT: gradient, STEP_SIZE: size}
+        if STEPS not in given:  # the formula does not ask for it, but is given one
+            column = weights[:, 0] if weights.ndim == 2 else weights
+            given[STEPS] = (column != column).astype("int32")
+        found = _Step(self, starts_anywhere=False)(given)
+        return {name: found[name] for name in (WEIGHTS, *states)}
+
     # --- in files ---------------------------------------------------------------------------------
 
     @property

@@ -351,9 +351,11 @@ class KeySpace:
         find: bool = False,
         view: KeyView | None = None,
         wire: str = "",
+        spaces: Sequence[int] = (),
     ) -> tuple[list[Array], npt.NDArray[np.bool_] | None]:
         """Run a row program on ``arrays``, by number. One message to each server with a key.
 
+        ``spaces``: of each array, where some are of other spaces, whose keys are shared out alike.
         ``given``: rows of the types of ``program.given``, one for each of ``keys.keys``. Returns
         what the program returns, a row for each key; and with ``find`` (of a program that writes
         nothing) which keys are there; of keys that were not given in order both last until this
@@ -372,7 +374,7 @@ class KeySpace:
         ]
         kind = "change_rows" if program.changes else "look_up"
         whole = program.sweep.digest not in self._known
-        body = encode_row_program(program, arrays, scalars, full=whole)
+        body = encode_row_program(program, arrays, scalars, full=whole, spaces=spaces)
         body.find, body.keys.space = find, self.number
         body.given_as = body.returns_as = wire
         whole_bytes = sum(one.nbytes for one in (*rows, *out))
@@ -449,6 +451,7 @@ class KeySpace:
         given: Sequence[Array] = (),
         scalars: Sequence[Scalar] = (),
         wire: str = "",
+        spaces: Sequence[int] = (),
     ) -> None:
         """Keep a row program for ``round`` until it is committed, under ``key``, as of ``run``.
 
@@ -456,7 +459,8 @@ class KeySpace:
         attempt. One message to each server, also where it has no key. ``RoundClosed``.
         """
         digest = program.sweep.digest
-        body = encode_row_program(program, arrays, scalars, full=digest not in self._known)
+        whole = digest not in self._known
+        body = encode_row_program(program, arrays, scalars, full=whole, spaces=spaces)
         body.keys.space = self.number
         body.given_as = wire
         shares = keys.shares(self.servers, self.partition)

@@ -26,6 +26,8 @@ class Scatter:
     output: int
     array: int
     op: str = "replace"
+    where: int | None = None
+    """The output, booleans, that says for which keys; None: for all."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ class RowProgram:
         return tuple(self.results[output] for output in self.returns)
 
     @cached_property
+    def is_conditional(self) -> bool:
+        """Whether it is computed for which keys some rows are written."""
+        return any(scatter.where is not None for scatter in self.scatters)
+
+    @cached_property
     def changes(self) -> bool:
         """Whether it writes anything, and so inserts the keys that are missing."""
         return bool(self.scatters)
@@ -112,9 +119,12 @@ class RowProgram:
         for scatter in self.scatters:
             if scatter.op not in SCATTERS:
                 raise InvalidProgram(f"no scatter {scatter.op!r}, but {', '.join(SCATTERS)}")
-        used = [*(scatter.output for scatter in self.scatters), *self.returns]
+        masks = [scatter.where for scatter in self.scatters if scatter.where is not None]
+        used = [*(scatter.output for scatter in self.scatters), *self.returns, *masks]
         if any(output not in outputs for output in used):
             raise InvalidProgram(f"outputs {used} are used, and there are {len(outputs)}")
+        if any(self.results[output] != ValueType("bool") for output in masks):
+            raise InvalidProgram("where rows are written is a boolean for each key")
         written = [scatter.array for scatter in self.scatters]
         if len(set(written)) < len(written):
             raise InvalidProgram("a row program writes an array once")

@@ -209,10 +209,16 @@ def decode_fill(message: pb.MakeRows) -> Fill:
 
 
 def encode_row_program(
-    program: RowProgram, arrays: Sequence[int], scalars: Sequence[Scalar], *, full: bool
+    program: RowProgram,
+    arrays: Sequence[int],
+    scalars: Sequence[Scalar],
+    *,
+    full: bool,
+    spaces: Sequence[int] = (),
 ) -> pb.RowCall:
     """A row program on ``arrays``, by number; the structure of its sweep only if ``full``.
 
+    ``spaces``: by number, of each array; none: all are of the space of the keys.
     Of a plug-in what it gathers, scatters and returns follows from its signature.
     """
     if program.own is not None:
@@ -221,6 +227,7 @@ def encode_row_program(
             arrays=arrays,
             digest=program.sweep.digest,
             scalars=encode_values(program.sweep, scalars),
+            spaces=spaces,
             own=pb.OwnFunction(signature=str(own.signature), plugin=own.plugin),
         )
         if full:
@@ -231,13 +238,21 @@ def encode_row_program(
         digest=program.sweep.digest,
         scalars=encode_values(program.sweep, scalars),
         gathers=program.gathers,
-        scatters=[pb.Scatter(output=s.output, array=s.array, op=s.op) for s in program.scatters],
+        scatters=[
+            pb.Scatter(output=s.output, array=s.array, op=s.op, where=_one_more(s.where))
+            for s in program.scatters
+        ],
+        spaces=spaces,
         returns=program.returns,
         with_keys=program.with_keys,
     )
     if full:
         add_structure(message, program)
     return message
+
+
+def _one_more(where: int | None) -> int:
+    return 0 if where is None else where + 1
 
 
 def add_structure(message: pb.RowCall, program: RowProgram) -> None:
@@ -251,7 +266,10 @@ def decode_row_program(message: pb.RowCall, sweep: Sweep) -> tuple[RowProgram, t
         signature = Signature.parsed(message.own.signature)
         made = program_of(message.own.plugin, signature, sweep)
         return made, decode_values(sweep, message.scalars)
-    scatters = tuple(Scatter(s.output, s.array, s.op) for s in message.scatters)
+    scatters = tuple(
+        Scatter(s.output, s.array, s.op, s.where - 1 if s.where else None)
+        for s in message.scatters
+    )
     gathers, returns = tuple(message.gathers), tuple(message.returns)
     program = RowProgram(sweep, gathers, scatters, returns, message.with_keys)
     return program, decode_values(sweep, message.scalars)

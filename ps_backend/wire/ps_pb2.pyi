@@ -858,7 +858,7 @@ class Keys(_message.Message):
     def __init__(self, space: _Optional[int] = ..., count: _Optional[int] = ..., bytes: _Optional[int] = ..., view: _Optional[int] = ...) -> None: ...
 
 class RowCall(_message.Message):
-    __slots__ = ("keys", "arrays", "digest", "sweep", "scalars", "gathers", "scatters", "returns", "with_keys", "find", "given_as", "returns_as", "own")
+    __slots__ = ("keys", "arrays", "digest", "sweep", "scalars", "gathers", "scatters", "returns", "with_keys", "find", "given_as", "returns_as", "spaces", "own")
     KEYS_FIELD_NUMBER: _ClassVar[int]
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -871,6 +871,7 @@ class RowCall(_message.Message):
     FIND_FIELD_NUMBER: _ClassVar[int]
     GIVEN_AS_FIELD_NUMBER: _ClassVar[int]
     RETURNS_AS_FIELD_NUMBER: _ClassVar[int]
+    SPACES_FIELD_NUMBER: _ClassVar[int]
     OWN_FIELD_NUMBER: _ClassVar[int]
     keys: Keys
     arrays: _containers.RepeatedScalarFieldContainer[int]
@@ -884,8 +885,9 @@ class RowCall(_message.Message):
     find: bool
     given_as: str
     returns_as: str
+    spaces: _containers.RepeatedScalarFieldContainer[int]
     own: OwnFunction
-    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ..., given_as: _Optional[str] = ..., returns_as: _Optional[str] = ..., own: _Optional[_Union[OwnFunction, _Mapping]] = ...) -> None: ...
+    def __init__(self, keys: _Optional[_Union[Keys, _Mapping]] = ..., arrays: _Optional[_Iterable[int]] = ..., digest: _Optional[str] = ..., sweep: _Optional[_Union[Sweep, _Mapping]] = ..., scalars: _Optional[bytes] = ..., gathers: _Optional[_Iterable[int]] = ..., scatters: _Optional[_Iterable[_Union[Scatter, _Mapping]]] = ..., returns: _Optional[_Iterable[int]] = ..., with_keys: bool = ..., find: bool = ..., given_as: _Optional[str] = ..., returns_as: _Optional[str] = ..., spaces: _Optional[_Iterable[int]] = ..., own: _Optional[_Union[OwnFunction, _Mapping]] = ...) -> None: ...
 
 class OwnFunction(_message.Message):
     __slots__ = ("signature", "plugin")
@@ -896,14 +898,16 @@ class OwnFunction(_message.Message):
     def __init__(self, signature: _Optional[str] = ..., plugin: _Optional[str] = ...) -> None: ...
 
 class Scatter(_message.Message):
-    __slots__ = ("output", "array", "op")
+    __slots__ = ("output", "array", "op", "where")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     OP_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
     output: int
     array: int
     op: str
-    def __init__(self, output: _Optional[int] = ..., array: _Optional[int] = ..., op: _Optional[str] = ...) -> None: ...
+    where: int
+    def __init__(self, output: _Optional[int] = ..., array: _Optional[int] = ..., op: _Optional[str] = ..., where: _Optional[int] = ...) -> None: ...
 
 class RemoveKeys(_message.Message):
     __slots__ = ("keys", "mask", "version")

@@ -315,6 +315,7 @@ class _Staging:
 
     def __init__(self, array: KeyedArray, sender: Sender, slot: int) -> None:
         self._remote: KeySpace = array.space.remote
+        self.partition = self._remote.partition
         self._sender, self._slot = sender, slot
 
     def run(
@@ -328,6 +329,7 @@ class _Staging:
         find: bool = False,
         view: KeyView | None = None,
         wire: str = "",
+        spaces: Sequence[int] = (),
     ) -> tuple[list[npt.NDArray[Any]], npt.NDArray[np.bool_] | None]:
         """Stage it. ``TypeError`` if it returns something, which nobody knows before the end."""
         if program.returned or find or view is not None:
@@ -338,7 +340,7 @@ class _Staging:
         name = self._sender.name
 
         def stage(_: Client, key: Key) -> None:
-            self._remote.stage(name, key, program, arrays, keys, given, scalars, wire)
+            self._remote.stage(name, key, program, arrays, keys, given, scalars, wire, spaces)
 
         self._sender.send(self._slot, stage)
         return [], None

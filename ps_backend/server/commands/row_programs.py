@@ -12,11 +12,14 @@ import numpy.typing as npt
 from ps_backend import limits
 from ps_backend.errors import InvalidProgram
 from ps_backend.limits import MOST_PARTIAL_BYTES, check, check_name
+from ps_backend.program.row_program import RowProgram
+from ps_backend.program.sweep import Scalar
 from ps_backend.program.types import ValueType
 from ps_backend.server.bounds import verify_array
 from ps_backend.server.commands.command import Payload, Response, command
 from ps_backend.server.commands.keyed_spaces import verify_part
 from ps_backend.server.sessions import ServerSession
+from ps_backend.server.state.keyed.coupled_run import CoupledRun
 from ps_backend.server.state.keyed.row_run import PreparedRows, RowRun, StagedRows
 from ps_backend.server.state.keyed.space import KeyedSpace, KeyList
 from ps_backend.server.state.keyed.user_function import UserFunctionRun
@@ -38,11 +41,33 @@ def prepared(
     """The space that a call names, and its program on the arrays there."""
     space = session.keyed.get(body.keys.space)
     program, scalars = decode_row_program(body, session.sweep(body))
+    if body.spaces or program.is_conditional:
+        return space, _coupled(session, space, body, program, scalars)
     arrays = space.rows_of(body.arrays)
     if program.own is None:
         return space, RowRun.prepare(program, arrays, scalars)
     plugin = session.host.plugins.plugin(program.own.plugin, body.own.signature)
     return space, UserFunctionRun.prepare(program, arrays, scalars, plugin, session.store.memory)
+
+
+def _coupled(
+    session: ServerSession,
+    space: KeyedSpace,
+    body: pb.RowCall,
+    program: RowProgram,
+    scalars: Sequence[Scalar],
+) -> CoupledRun:
+    """A program that has arrays of several spaces, or writes the rows of some keys alone."""
+    numbers = list(body.spaces) or [body.keys.space] * len(body.arrays)
+    if program.own is not None or len(numbers) != len(body.arrays):
+        raise InvalidProgram("a plug-in, or another number of spaces than of arrays")
+    spaces = {number: session.keyed.get(number) for number in sorted({*numbers, body.keys.space})}
+    arrays = [
+        spaces[number].rows_of([array])[0]
+        for number, array in zip(numbers, body.arrays, strict=True)
+    ]
+    run = CoupledRun.prepare(program, arrays, scalars)
+    return run.over(space, [spaces[number] for number in numbers], tuple(spaces.values()))
 
 
 def received(
@@ -121,6 +146,7 @@ def call_bounds(body: pb.RowCall) -> None:
     """Of what runs a row program, or keeps one."""
     check("keys", body.keys.count, 0, limits.MOST_LENGTH)
     check("arrays of a row program", len(body.arrays), 0, limits.MOST_VALUES)
+    check("spaces of a row program", len(body.spaces), 0, limits.MOST_VALUES)
     places = len(body.gathers) + len(body.scatters) + len(body.returns)
     check("places of a row program", places, 0, limits.MOST_VALUES)
     check("bytes of scalars", len(body.scalars), 0, limits.MOST_OPERAND_BYTES)

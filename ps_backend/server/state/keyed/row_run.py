@@ -8,11 +8,11 @@ larger pieces others have their turn at the space.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,10 @@ from ps_backend.server.state.keyed.space import (
 from ps_backend.server.state.memory import MemoryBlock, Reservation
 
 Array = npt.NDArray[Any]
+Ahead = Mapping[KeyedSpace, Reservation]
+"""Room that was reserved in spaces for keys that are to be inserted."""
 
-_AT_ONCE = 1 << 16
+AT_ONCE = 1 << 16
 """Keys for which the space is held: some 10 ms of work, which others wait for."""
 _CHUNK_BYTES = 1 << 18
 """Of the widest row of so many keys: what is in the cache after it was gathered."""
@@ -62,11 +64,13 @@ class RowRun:
     """The outputs that the kernel makes, by their places among those of the sweep."""
     hot: HotRows
     """What runs it once it has run for long."""
+    spaces: Sequence[KeyedSpace] = ()
+    """Of each array, in a ``CoupledRun``."""
 
     @classmethod
     def prepare(
         cls, program: RowProgram, arrays: Sequence[KeyedRows], scalars: Sequence[Scalar]
-    ) -> RowRun:
+    ) -> Self:
         """Compiled, of a sweep that the session has verified as it came.
 
         Raises ``InvalidProgram`` where parts of the program, or types and arrays, do not fit.
@@ -82,7 +86,7 @@ class RowRun:
         keys: KeyList,
         given: Sequence[Array],
         out: Sequence[Array],
-        ahead: Reservation | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         """Run on all keys. ``given``: a row for each of them; ``out``: arrays for what is returned.
 
@@ -91,18 +95,19 @@ class RowRun:
         room that was reserved. ``BufferLost`` once an array is freed.
         """
         count = len(keys.keys)
-        if ahead is None and self.program.changes and count > _AT_ONCE:  # all of it, or nothing
+        reserved = None if ahead is None else ahead[space]
+        if ahead is None and self.program.changes and count > AT_ONCE:  # all of it, or nothing
             with space.lock:
                 locations = space.locate(keys)
                 if space.admission is None and locations.min() < 0:
-                    ahead = space.reserve_for(space.index.missing(keys.keys, locations))
-        for low in range(0, count, _AT_ONCE):
-            high = min(low + _AT_ONCE, count)
+                    reserved = space.reserve_for(space.index.missing(keys.keys, locations))
+        for low in range(0, count, AT_ONCE):
+            high = min(low + AT_ONCE, count)
             with space.lock:
                 refuse_freed(self.arrays)
                 locations = space.locate(keys)[low:high]
                 if self.program.changes:
-                    space.insert(keys.keys[low:high], locations, ahead)
+                    space.insert(keys.keys[low:high], locations, reserved)
                     keys.version = space.version  # the others of these keys are missing still
                 self._run_piece(keys.keys, locations, low, given, out)
 
@@ -161,13 +166,22 @@ class RowRun:
     def _run_chunk(
         self, keys: Keys, locations: Locations, given: Sequence[Array], out: Sequence[Array]
     ) -> None:
-        program, count = self.program, len(keys)
-        sweep = program.sweep
-        returned = dict(zip(program.returns, out, strict=True))
-        places = {sweep.outputs[k]: array for k, array in returned.items()}
+        program = self.program
+        returned = zip(program.returns, out, strict=True)
+        places = {program.sweep.outputs[k]: array for k, array in returned}
         inputs: list[Array] = []
         for number, place in enumerate(program.gathers):
             inputs.append(self.arrays[place].gather(locations, keys, places.get(number)))
+        results = self._compute(inputs, keys, given, out)
+        for scatter in program.scatters:
+            self.arrays[scatter.array].store.scatter(locations, results[scatter.output], scatter.op)
+
+    def _compute(
+        self, inputs: list[Array], keys: Keys, given: Sequence[Array], out: Sequence[Array]
+    ) -> dict[int, Array]:
+        """The outputs of the sweep, by place, of rows that were gathered: ``inputs``."""
+        program, sweep, count = self.program, self.program.sweep, len(keys)
+        returned = dict(zip(program.returns, out, strict=True))
         inputs += given
         if program.with_keys:
             inputs.append(keys)
@@ -187,8 +201,7 @@ class RowRun:
         for k, target in returned.items():
             if results[k] is not target:
                 np.copyto(target, results[k])
-        for scatter in program.scatters:
-            self.arrays[scatter.array].store.scatter(locations, results[scatter.output], scatter.op)
+        return results
 
 
 def _compile(program: RowProgram) -> tuple[Kernel | None, Sequence[int], HotRows]:
@@ -240,15 +253,17 @@ class PreparedRows:
         Where keys are admitted late, as if all were admitted.
         """
         self._rows = rows
-        self._kept: dict[int, Reservation] = {}
-        spaces = {id(one.space): one.space for one in rows}
-        for number, space in spaces.items():
-            lists = [one.keys.keys for one in rows if one.space is space]
-            keys = np.unique(np.concatenate(lists))
+        self._kept: dict[KeyedSpace, Reservation] = {}
+        lists: dict[KeyedSpace, list[Keys]] = {}
+        for one in rows:
+            for space in {one.space, *one.run.spaces}:
+                lists.setdefault(space, []).append(one.keys.keys)
+        for space, some in lists.items():
+            keys = np.unique(np.concatenate(some))
             with space.lock:
-                self._kept[number] = space.reserve_for(space.index.missing(keys))
+                self._kept[space] = space.reserve_for(space.index.missing(keys))
 
     def apply(self) -> None:
         """Run them. ``BufferLost`` if an array was freed meanwhile."""
         for one in self._rows:
-            one.run.run(one.space, one.keys, one.given, (), self._kept[id(one.space)])
+            one.run.run(one.space, one.keys, one.given, (), self._kept)
