@@ -29,6 +29,7 @@ from distvec.losses.weibull import Weibull
 
 if TYPE_CHECKING:
     from distvec.losses.check import check_loss
+    from distvec.objectives.keyed_machine import KeyedMachine
     from distvec.objectives.local import Objective
     from distvec.objectives.model import Model
 
@@ -40,6 +41,7 @@ __all__ = [
     "Gamma",
     "Hinge",
     "Huber",
+    "KeyedMachine",
     "Logistic",
     "Loss",
     "LossError",
@@ -69,6 +71,7 @@ __all__ = [
 
 # Spark's tasks import losses, and have no use for optimizers.
 _OF_DRIVERS = {
+    "KeyedMachine": "distvec.objectives.keyed_machine",
     "Model": "distvec.objectives.model",
     "Objective": "distvec.objectives.local",
     "check_loss": "distvec.losses.check",

@@ -310,7 +310,9 @@ class Traced:
         verbs = {"replace": "replaces", "add": "is added to", "min": "lowers", "max": "raises"}
         for scatter in program.scatters:
             value = sweep.outputs[scatter.output]
-            mask = "" if scatter.where is None else f", where %{sweep.outputs[scatter.where]} is true"
+            mask = (
+                "" if scatter.where is None else f", where %{sweep.outputs[scatter.where]} is true"
+            )
             yield f"  %{value} {verbs[scatter.op]} the rows of {self.arrays[scatter.array]}{mask}"
         for output in program.returns:
             yield f"  %{sweep.outputs[output]} is returned"

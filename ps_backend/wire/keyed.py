@@ -267,8 +267,7 @@ def decode_row_program(message: pb.RowCall, sweep: Sweep) -> tuple[RowProgram, t
         made = program_of(message.own.plugin, signature, sweep)
         return made, decode_values(sweep, message.scalars)
     scatters = tuple(
-        Scatter(s.output, s.array, s.op, s.where - 1 if s.where else None)
-        for s in message.scatters
+        Scatter(s.output, s.array, s.op, s.where - 1 if s.where else None) for s in message.scatters
     )
     gathers, returns = tuple(message.gathers), tuple(message.returns)
     program = RowProgram(sweep, gathers, scatters, returns, message.with_keys)

@@ -34,12 +34,21 @@ from distvec.losses.loss import (
     warn_renamed,
 )
 from distvec.losses.row_losses import RowLoss
+from distvec.objectives.keyed_machine import INTERCEPT, KeyedMachine
 from distvec.rows.api import rows as row_functions
 from distvec.rows.optimizers import RowOptimizer
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import check_data, find_column
 from distvec.spark.jobs.interpreter import use_driver_python
-from distvec.spark.keyed.task import INTERCEPT, SCHEMA, Pass, PassStatistics, Reading, Score
+from distvec.spark.keyed.task import (
+    SCHEMA,
+    KeyedWeights,
+    Parameters,
+    Pass,
+    PassStatistics,
+    Reading,
+    Score,
+)
 from distvec.spark.rounds.contribute import KeyedContributor
 
 
@@ -115,6 +124,8 @@ class KeyedObjective:
     weights : KeyedArray, optional
         Weights to continue with, for instance from a file, with their space and optimizer. By
         default zeros.
+    machine : KeyedMachine, optional
+        A factorization machine over keys, in the place of loss, optimizer, space and weights.
     ps : PSContext, optional
         The servers. By default the running ``PSContext``.
 
@@ -170,15 +181,24 @@ class KeyedObjective:
         exactly_once: bool = False,
         space: KeyedSpace | None = None,
         weights: KeyedArray | None = None,
+        machine: KeyedMachine | None = None,
         ps: PSContext | None = None,
     ) -> None:
-        self.loss = Logistic() if loss is None else loss
-        check_loss(self.loss)
-        if not isinstance(self.loss, RowLoss) or self.loss.order:
+        own_loss = Logistic() if loss is None else loss
+        check_loss(own_loss)
+        if not isinstance(own_loss, RowLoss) or own_loss.order:
             raise TypeError(
-                f"{self.loss} is not a loss of one margin for each row, as keys need; use "
+                f"{own_loss} is not a loss of one margin for each row, as keys need; use "
                 "Logistic(), Hinge(), Huber(), Poisson(), or your own with @row_loss"
             )
+        self.machine = machine
+        if machine is not None:
+            if any(one is not None for one in (loss, optimizer, space, weights)):
+                raise ValueError(
+                    "machine= has its own loss, optimizers and spaces; leave out others"
+                )
+            weights, intercept = machine.weights, machine.has_intercept
+        self.loss: Loss = own_loss if machine is None else machine.loss
         labels = rule(self.loss.labels, positive_label)
         names = (features,) if isinstance(features, str) else tuple(features)
         if not names:
@@ -196,6 +216,7 @@ class KeyedObjective:
         self.space: KeyedSpace = self.ps.keys() if own is None else own
         self.weights: KeyedArray = self.space.zeros() if weights is None else weights
         """A float64 vector over the keys."""
+        self._parameters: Parameters = KeyedWeights(self.weights) if machine is None else machine
         if optimizer is not None or self.weights.trained is None:
             self.weights.optimizer(row_functions.ftrl() if optimizer is None else optimizer)
         self.rows = 0
@@ -244,7 +265,7 @@ class KeyedObjective:
             began = time.monotonic()
             opened: Any = self.ps.round if self.exactly_once else self.ps.share
             with opened(self.weights) as steps:
-                seen = self._over(rows, steps)
+                seen = self._over(rows, steps if self.exactly_once else None, learns=True)
             self.rows += seen.rows
             done = self._progress(seen, began)
             if progress is not None:
@@ -265,7 +286,7 @@ class KeyedObjective:
             Loss and AUC. No weight changes, and no key is inserted.
         """
         began = time.monotonic()
-        return self._progress(self._over(self._given(data), None), began)
+        return self._progress(self._over(self._given(data), None, learns=False), began)
 
     def margins(self, data: DataFrame, *, output: str = "margin") -> DataFrame:
         """Add a column with the margin of each row.
@@ -348,11 +369,13 @@ class KeyedObjective:
             self._key_column(data, name)
         kind = ArrayType(DoubleType()) if what == PROBABILITIES else DoubleType()
         kept = StructType([*data.schema.fields, StructField(output, kind)])
-        score = Score(self._reading, self.loss, self.weights, what, output)
+        score = Score(self._reading, self.loss, self._parameters, what, output)
         return data.mapInArrow(score, kept)
 
-    def _over(self, rows: DataFrame, steps: KeyedArray | KeyedContributor | None) -> PassStatistics:
-        task = Pass(self._reading, self.loss, self.weights, steps)
+    def _over(
+        self, rows: DataFrame, steps: KeyedContributor | None, *, learns: bool
+    ) -> PassStatistics:
+        task = Pass(self._reading, self.loss, self._parameters, steps, learns)
         seen = PassStatistics.zero()
         for row in rows.mapInArrow(task, SCHEMA).collect():
             seen += PassStatistics.of_row(row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +12,11 @@ import scipy.sparse as sp
 
 from distvec.keyed.array import KeyedArray
 from distvec.losses.labels import LabelRule, classes
-from distvec.losses.loss import PROBABILITIES, predict
-from distvec.losses.row_losses import RowLoss
+from distvec.losses.loss import PROBABILITIES, Arrays, Loss, predict
 from distvec.losses.rows import Floats, Ints, Rows
+from distvec.objectives.keyed_machine import INTERCEPT
 from distvec.spark.data.rows import BadRow, keyed_rows, read_numbers, read_weights
 from distvec.spark.rounds.contribute import KeyedContributor
-from ps_backend.program.keys import hash_texts
-
-INTERCEPT = int(hash_texts(["distvec: intercept"])[0])
-"""The key of the intercept, as of a feature that all rows have."""
 
 _BINS = 512
 """Of margins, for the area under the curve: from -8 to 8, and those beyond."""
@@ -135,30 +131,58 @@ class Reading:
         return self.rule.encode(labels)
 
 
+class Parameters(Protocol):
+    """The arrays over keys that a loss depends on, such as a ``KeyedMachine``."""
+
+    def pull(self, keys: Ints) -> Arrays:
+        """The rows of keys."""
+
+    def step(self, keys: Ints, rows: Rows, gradients: Arrays, to: Any = None) -> None:
+        """Take a step, immediately or by a contributor ``to`` a round."""
+
+
+@dataclass(frozen=True)
+class KeyedWeights:
+    """``Parameters`` that are one vector with an optimizer."""
+
+    weights: KeyedArray
+
+    def pull(self, keys: Ints) -> Arrays:
+        """The weights of keys."""
+        return (self.weights.pull(keys),)
+
+    def step(self, keys: Ints, rows: Rows, gradients: Arrays, to: Any = None) -> None:
+        """A step of the optimizer."""
+        (self.weights if to is None else to).step(keys, gradients[0])
+
+
 @dataclass(frozen=True)
 class Pass:
     """A task: once over the rows of a partition, in minibatches.
 
-    Each row is scored before it is learned from. ``steps``: where to these go, the array itself, or
-    its contributor in a round; None: nothing is learned.
+    Each row is scored before it is learned from. ``round``: whose end the steps wait for, by its
+    contributor; None: they are taken immediately. Without ``learns`` there are none.
     """
 
     reading: Reading
-    loss: RowLoss
-    weights: KeyedArray
-    steps: KeyedArray | KeyedContributor | None
+    loss: Loss
+    parameters: Parameters
+    round: KeyedContributor | None
+    learns: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For ``mapInArrow``: a row with the statistics."""
         found, signs = PassStatistics.zero(), self.loss.labels == "signs"
         for batch in batches:
             for keys, rows in self.reading.minibatches(batch):
-                weights = self.weights.pull(keys)
-                margins = rows.margins(weights, intercept=False) if signs else np.zeros(len(rows))
-                sums = self.loss.sums(rows, (weights,), intercept=False)
+                arrays = self.parameters.pull(keys)
+                margins = np.zeros(len(rows))
+                if signs:
+                    margins = self.loss.scores(rows, arrays, intercept=False)
+                sums = self.loss.sums(rows, arrays, intercept=False)
                 found += PassStatistics.of(rows, sums.value, margins, signs=signs)
-                if self.steps is not None:
-                    self.steps.step(keys, sums.gradients[0])
+                if self.learns:
+                    self.parameters.step(keys, rows, sums.gradients, self.round)
         yield found.as_arrow()
 
 
@@ -167,8 +191,8 @@ class Score:
     """A task: adds a column with the answers of the model to ``what``."""
 
     reading: Reading
-    loss: RowLoss
-    weights: KeyedArray
+    loss: Loss
+    parameters: Parameters
     what: str
     output: str
 
@@ -178,7 +202,8 @@ class Score:
         for batch in batches:
             found = []
             for keys, rows in self.reading.minibatches(batch, labelled=False):
-                scores = self.loss.scores(rows, (self.weights.pull(keys),), intercept=False)
+                arrays = self.parameters.pull(keys)
+                scores = self.loss.scores(rows, arrays, intercept=False)
                 found.append(predict(self.what, self.loss, labels, scores))
             values = np.concatenate(found) if found else np.zeros(0)
             column = pa.array(values.ravel())

@@ -26,14 +26,15 @@ from pyspark.sql import functions as F
 
 from distvec.durability.save import save
 from distvec.keyed.array import KeyedArray
+from distvec.keyed.space import KeyedSpace
 from distvec.losses.classification import Logistic
 from distvec.losses.loss import Loss
 from distvec.losses.regression import Squared
 from distvec.losses.row_losses import RowLoss
+from distvec.objectives.keyed_machine import INTERCEPT
 from distvec.rows.api import rows as row_functions
 from distvec.spark.context import PSContext
 from distvec.spark.keyed.objective import KeyedObjective, TrainingProgress
-from distvec.spark.keyed.task import INTERCEPT
 from distvec.spark.ml.files import Saved
 from distvec.spark.ml.models import MARGIN
 from distvec.spark.ml.params import (
@@ -104,11 +105,15 @@ class _FTRLParams(
         "maxBytes", "memory limit of keys and weights on all servers", TypeConverters.toInt
     )
 
+    verbose: Param[bool] = _param(
+        "verbose", "whether to print loss and AUC after each pass", TypeConverters.toBoolean
+    )
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._setDefault(
             maxIter=1, stepSize=0.1, beta=1.0, l1=0.0, l2=0.0, batchSize=256, exactlyOnce=False,
-            admit=1, fitIntercept=True,
+            admit=1, fitIntercept=True, verbose=False,
         )  # fmt: skip
 
     def _given(self, name: str) -> Any:
@@ -125,21 +130,35 @@ class _FTRLParams(
         if weights is None:
             step, rest = value("stepSize"), ("beta", "l1", "l2")
             optimizer = row_functions.ftrl(step, **{name: value(name) for name in rest})
-            space = ps.keys(admit=value("admit"), most_bytes=self._given("maxBytes"))
+            space = self._space(ps)
         return KeyedObjective(
             loss=self._row_loss,
-            features=self._features,
-            values=self._given("valuesCol"),
-            label=value("labelCol"),
-            weight=self._given("weightCol"),
             intercept=value("fitIntercept"),
             optimizer=optimizer,
-            batch_size=value("batchSize"),
-            exactly_once=value("exactlyOnce"),
             space=space,
             weights=weights,
             ps=ps,
+            **self._reading,
         )
+
+    def _space(self, ps: PSContext, share: float = 1.0) -> KeyedSpace:
+        """A new space, which may have this share of ``maxBytes``."""
+        most = self._given("maxBytes")
+        most_bytes = None if most is None else int(share * most)
+        return ps.keys(admit=self.getOrDefault("admit"), most_bytes=most_bytes)
+
+    @property
+    def _reading(self) -> dict[str, Any]:
+        """The columns, and how rows are taken, as arguments of ``KeyedObjective``."""
+        value = self.getOrDefault
+        return {
+            "features": self._features,
+            "values": self._given("valuesCol"),
+            "label": value("labelCol"),
+            "weight": self._given("weightCol"),
+            "batch_size": value("batchSize"),
+            "exactly_once": value("exactlyOnce"),
+        }
 
 
 class _FTRLEstimator(SettableParams, _FTRLParams):
@@ -156,7 +175,10 @@ class _FTRLEstimator(SettableParams, _FTRLParams):
 
     def _fit(self, dataset: DataFrame) -> Any:
         model = self._begin(dataset.sparkSession)
-        model._progress = model._objective.train(dataset, epochs=self.getMaxIter())
+        progress = print if self.getOrDefault("verbose") else None
+        model._progress = model._objective.train(
+            dataset, epochs=self.getMaxIter(), progress=progress
+        )
         return model
 
     def streaming(self, model: Any = None) -> StreamTraining:
@@ -348,7 +370,8 @@ class FTRLClassifier(_FTRLEstimator, _ClassifierParams, Predictor[Any]):
         keys. ``labelCol``, ``weightCol``, ``fitIntercept``, ``threshold``, ``predictionCol``,
         ``probabilityCol`` and ``rawPredictionCol`` are as in MLlib. ``stepSize``, ``beta``, ``l1``,
         ``l2``: of FTRL. ``maxIter``: passes. ``batchSize``, ``exactlyOnce``, ``admit``,
-        ``maxBytes``: as in ``KeyedObjective`` and ``Session.keys``.
+        ``maxBytes``: as in ``KeyedObjective`` and ``Session.keys``. ``verbose`` prints a line after
+        each pass.
 
     See Also
     --------

@@ -188,7 +188,9 @@ def test_a_row_function_gets_what_came_for_repeated_keys_together(ps):
     assert w.pull([4, 5]).tolist() == [-3, -2]
     with pytest.raises(ValueError, match="gradient has 2 rows for 3 keys"):
         space.apply(learn, [1, 2, 3], w, counts, np.ones(2), 1.0)
-    with pytest.raises(ValueError, match="w belongs to another session, or its keys are shared out otherwise"):
+    with pytest.raises(
+        ValueError, match="w belongs to another session, or its keys are shared out otherwise"
+    ):
         space.apply(learn, [1], ps.keys(range(9)).zeros(), counts, np.ones(1), 1.0)
     with pytest.raises(TypeError, match=r"decorate it with @dv\.rows"):
         space.apply(len, [1], w)
