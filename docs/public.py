@@ -14,6 +14,7 @@ MODULES = (
     "distvec.spark.ml.regression",
     "distvec.spark.ml.losses",
     "distvec.spark.ml.online",
+    "distvec.spark.ml.online_factorization",
     "distvec.spark.ml.tuning",
     "distvec.losses",
     "distvec.sklearn",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(f"hour {hour:3}  {done}  (best possible {most:.4f})")
             print(f"{found[-1].keys:,} weights after {found[-1].rows:,} rows")
             if options.picture:
-                draw(options.picture, [done.auc for done in found], best)
+                curves = {"FTRL, predicted before learning": [done.auc for done in found]}
+                draw(options.picture, {"best possible: the hidden weights": best, **curves})
     finally:
         spark.stop()
 
@@ -129,8 +130,8 @@ def area(scores: np.ndarray, labels: np.ndarray) -> float:
     return float(wins / (count * (len(scores) - count)))
 
 
-def draw(path: Path, found: Sequence[float], best: Sequence[float]) -> None:
-    """Plot the AUC of each hour beside the best possible AUC."""
+def draw(path: Path, curves: Mapping[str, Sequence[float]]) -> None:
+    """Plot the AUC of each hour, the best possible one first."""
     if find_spec("matplotlib") is None:
         print("no plot: it needs matplotlib, pip install 'distvec[plot]'")
         return
@@ -140,8 +141,9 @@ def draw(path: Path, found: Sequence[float], best: Sequence[float]) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.plot(best, color="0.6", label="best possible: the hidden weights")
-    axes.plot(found, marker=".", label="FTRL, predicted before learning")
+    for number, (name, curve) in enumerate(curves.items()):
+        style = {"marker": "."} if number else {"color": "0.6"}
+        axes.plot(curve, label=name, **style)
     axes.set(xlabel="hour", ylabel="AUC")
     axes.legend()
     figure.savefig(path, dpi=120)

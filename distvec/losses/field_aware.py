@@ -59,7 +59,7 @@ class FieldAwareMachine(FactorizationMachine):
                 values.append(float(of_block.sum()))
                 slopes[part] = of_rows
             gradient = rows.gradient(slopes, intercept=intercept)
-            partners *= (slopes[:, None] * x)[:, :, None, None]
+            partners *= (slopes[:, None] * x)[:, :, None, None].astype(partners.dtype)
             flat = partners.reshape(-1, self.fields * self.factors)[places]
             each = columns.ravel()[places]
             ones = np.ones(each.size, flat.dtype)
@@ -94,7 +94,7 @@ class FieldAwareMachine(FactorizationMachine):
     def _partners(self, columns: Ints, x: Floats, table: Any) -> Any:
         """For each row, and fields i and j: ``x_j V_j[field i]``; 0 for i = j."""
         vectors = table[columns].reshape(*columns.shape, self.fields, self.factors)
-        partners = (vectors * x[:, :, None, None]).transpose(0, 2, 1, 3)
+        partners = (vectors * x[:, :, None, None].astype(table.dtype)).transpose(0, 2, 1, 3)
         found = np.ascontiguousarray(partners)
         every = np.arange(self.fields)
         found[:, every, every] = 0.0

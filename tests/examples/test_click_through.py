@@ -25,6 +25,6 @@ def test_the_stream_is_learned(one_spark, tmp_path, capsys):
 
 def test_without_matplotlib_it_says_what_to_install(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("examples.click_through.find_spec", lambda name: None)
-    draw(tmp_path / "auc.png", [0.5], [0.6])
+    draw(tmp_path / "auc.png", {"best": [0.6], "found": [0.5]})
     assert "pip install 'distvec[plot]'" in capsys.readouterr().out
     assert area(np.array([0.1, 0.9, 0.5, 0.2]), np.array([0, 1, 0, 1])) == 0.75

@@ -104,6 +104,34 @@ x = ps.ones(5000).persist()
 say(ps.server_pids)
 """
 
+MACHINE = """
+import os, signal
+from distvec.spark.ml.online_factorization import OnlineFMClassifier
+
+spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 16)
+rng = np.random.default_rng(0)
+data = [(int(u), int(a), float(u % 2 == a % 2)) for u, a in rng.integers(0, 20, (600, 2))]
+frame = spark.createDataFrame(data, ["user", "ad", "label"]).repartition(3, "user").cache()
+
+def killed_at_the_end(batches):
+    yield from batches
+    context = TaskContext.get()
+    if context.attemptNumber() == 0 and context.partitionId() != 1:
+        os.kill(os.getpid(), signal.SIGKILL)  # most steps of the partition are staged
+
+estimator = OnlineFMClassifier(
+    featuresCol=["user", "ad"], batchSize=16, factorSize=2, admitFactors=2, exactlyOnce=True
+)
+models = [
+    estimator.fit(rows) for rows in (frame, frame.mapInArrow(killed_at_the_end, frame.schema))
+]
+keys, weights = models[0].nonZeros()
+say([model.progress.rows for model in models])
+say(bool(np.array_equal(models[1].weights.pull(keys), weights)))
+say(bool(np.array_equal(*(model.factors.pull(keys) for model in models))))
+say([model.numFactors for model in models])
+"""
+
 
 def script(body, master="local[2]"):
     return START.replace("MASTER", repr(master)).replace("QUICK_START", repr(QUICK_START)) + body
@@ -145,3 +173,14 @@ def test_servers_end_with_the_spark_context_or_the_script(driver):
     pids = said(process)
     assert process.wait(PATIENCE) == 0, process.stderr.read()
     assert all(has_ended(pid) for pid in pids)
+
+
+@pytest.mark.long
+def test_killed_workers_leave_a_factorization_machine_as_it_is_without_them(driver):
+    process = driver(script(MACHINE, "local[2,4]"))
+    assert said(process) == [600, 600]
+    assert said(process)
+    assert said(process)
+    first, second = said(process)
+    assert first == second > 20
+    assert process.wait(PATIENCE) == 0, process.stderr.read()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,7 +16,7 @@ from distvec.losses import FactorizationMachine, KeyedMachine, Logistic, Rows, S
 from distvec.losses.field_aware import FieldAwareMachine
 from distvec.losses.row_losses import RowLoss
 from distvec.objectives.keyed_machine import INTERCEPT
-from ps_backend.errors import OutOfBudget
+from ps_backend.errors import OutOfBudget, ServerLost
 from ps_backend.program.initializers import Normal, evaluate
 from tests.distvec.keyed.conftest import messages
 
@@ -236,3 +239,24 @@ def test_rows_that_are_refused_and_rows_that_are_few(ps):
         KeyedMachine(ps, fields=1)
     with pytest.raises(ValueError, match="must be 0 or more"):
         KeyedMachine(ps, admit=-1)
+
+
+def test_a_killed_server_brings_both_spaces_back(tmp_path):
+    rng = np.random.default_rng(0)
+    batches = [(rng.integers(0, 40, (64, 2)).tolist(), rng.integers(0, 2, 64)) for _ in range(4)]
+    with dv.local(2, checkpoint=tmp_path) as ps:
+        machine, twin = (KeyedMachine(ps, factors=2, **OPTIONS) for _ in range(2))
+        for one in (machine, twin):
+            for batch in batches[:2]:
+                one.partial_fit(*batch)
+        ps.checkpoint()
+        machine.partial_fit(*batches[3])  # is lost
+        os.kill(ps._owner.pids[1], signal.SIGKILL)
+        with pytest.raises(ServerLost) as lost:
+            machine.partial_fit(*batches[2])
+        ps.restore(lost.value.resume_from)
+        for one in (machine, twin):
+            one.partial_fit(*batches[2])
+        assert len(machine.factors) == len(twin.factors) > 0
+        keys = [[key] for key in range(40)] + batches[3][0]
+        assert machine.margins(keys).tobytes() == twin.margins(keys).tobytes()

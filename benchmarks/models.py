@@ -1,0 +1,160 @@
+"""Whole fits of models beyond ``pyspark.ml``'s linear ones, beside a peer, and how good they are.
+
+Each fit starts from a DataFrame in Spark's cache; ``value`` is of rows that were held out. A family
+is a row of ``FAMILIES``: its data, and the contenders, ours first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.ml import Pipeline
+from pyspark.ml.classification import FMClassifier
+from pyspark.ml.evaluation import BinaryClassificationEvaluator
+from pyspark.ml.feature import FeatureHasher
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.harness import Ratio, Report, Table, main
+from benchmarks.spark import start_spark
+from distvec.spark import PSContext
+from distvec.spark.ml.online import FTRLClassifier
+from distvec.spark.ml.online_factorization import OnlineFMClassifier
+
+SLOTS = 2
+COLUMNS = {"user": 20_000, "ad": 2_000, "site": 200, "hour": 24, "place": 500, "device": 50}
+"""Of the clicks: how many different values each column has, most of them rare."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """What is fitted to which rows, and how models are judged."""
+
+    data: Callable[[SparkSession, int], tuple[DataFrame, DataFrame]]
+    """Rows to fit and rows held out, of so many rows in all."""
+    rows: int
+    contenders: Mapping[str, Callable[[], Any]]
+    judge: Callable[[Any, DataFrame], float]
+    value: str
+
+
+def clicks(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
+    """Impressions whose clicks follow hidden weights, and hidden vectors of pairs of columns."""
+    each = rows // (2 * SLOTS)
+    names = list(COLUMNS)
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        hidden = np.random.default_rng(0)
+        weights = [hidden.normal(size=count) for count in COLUMNS.values()]
+        vectors = [hidden.normal(size=(count, 3)) for count in COLUMNS.values()]
+        for batch in batches:
+            for seed in batch.column(0).to_pylist():
+                rng = np.random.default_rng(seed + 1)
+                chosen = [(n * rng.random(each) ** 2).astype(np.int64) for n in COLUMNS.values()]
+                margins = 0.4 * sum(w[k] for w, k in zip(weights, chosen, strict=True)) - 1.0
+                rows_of = [v[k] for v, k in zip(vectors, chosen, strict=True)]
+                margins += 0.5 * (np.square(sum(rows_of)).sum(axis=1))
+                margins -= 0.5 * sum(np.square(one).sum(axis=1) for one in rows_of)
+                labels = rng.random(each) < 1 / (1 + np.exp(-margins))
+                data = {name: k.astype(str) for name, k in zip(names, chosen, strict=True)}
+                yield pa.RecordBatch.from_pydict({**data, "label": labels.astype(np.float64)})
+
+    schema = ", ".join(f"{name} string" for name in names) + ", label double"
+    frame = spark.range(0, 2 * SLOTS, 1, 2 * SLOTS).mapInArrow(make, schema)
+    parts = frame.randomSplit([0.8, 0.2], seed=1)
+    for one in parts:
+        one.cache().count()
+    return parts[0], parts[1]
+
+
+def _auc(model: Any, data: DataFrame) -> float:
+    scored = model.transform(data)
+    return float(BinaryClassificationEvaluator().evaluate(scored))
+
+
+def _hashed(**params: Any) -> Pipeline:
+    hasher = FeatureHasher(inputCols=list(COLUMNS), outputCol="features", numFeatures=1 << 17)
+    return Pipeline(stages=[hasher, FMClassifier(factorSize=8, seed=1, **params)])
+
+
+def _ours(**params: Any) -> OnlineFMClassifier:
+    return OnlineFMClassifier(
+        featuresCol=list(COLUMNS), factorSize=8, seed=1, batchSize=2048, admitFactors=3,
+        stepSize=0.1, factorStepSize=0.1, initStd=0.1, **params,
+    )  # fmt: skip
+
+
+FAMILIES: dict[str, Family] = {
+    "clicks, factorization machine": Family(
+        clicks,
+        100_000,
+        {
+            "OnlineFMClassifier, 3 passes": lambda: _ours(maxIter=3),
+            "OnlineFMClassifier, fields, 3 passes": lambda: _ours(maxIter=3, numFields=6),
+            "FTRLClassifier, 3 passes": lambda: FTRLClassifier(
+                featuresCol=list(COLUMNS), maxIter=3, batchSize=2048
+            ),
+            "pyspark.ml FMClassifier, 2^17 hashes, 100 steps": lambda: _hashed(
+                maxIter=100, stepSize=0.1, initStd=0.1
+            ),
+        },
+        _auc,
+        "AUC",
+    ),
+}
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Each family on its rows; contenders in turn."""
+    spark = start_spark(SLOTS, driver_memory="4g", parallelism=2 * SLOTS)
+    spark.conf.set("spark.sql.shuffle.partitions", str(2 * SLOTS))
+    tables, ratios = [], []
+    with PSContext.get_or_create(spark, servers=SLOTS):
+        for name in options.families:
+            family = FAMILIES[name]
+            rows = 4000 if options.quick else options.rows or family.rows
+            train, held_out = family.data(spark, rows)
+            found = _in_turns(family, train, held_out, 1 if options.quick else options.repeat)
+            tables.append(Table(f"{name}, {rows:,} rows", ("s", family.value), found))
+            (ours, first), *others = found.items()
+            ratios += [
+                Ratio(f"{other} / {ours}, s", seconds[0] / first[0], "3 of a peer")
+                for other, seconds in others
+            ]
+            for one in (train, held_out):
+                one.unpersist()
+    spark.stop()
+    return Report("models from a cached DataFrame", (), ratios, {}, tables)
+
+
+def _in_turns(
+    family: Family, train: DataFrame, held_out: DataFrame, repeat: int
+) -> dict[str, tuple[float, float]]:
+    """The median seconds and the value of each contender's model; one fit before warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in family.contenders}
+    values = {}
+    warm = train.limit(1000).cache()
+    for number in range(repeat + 1):
+        for name, make in family.contenders.items():
+            began = time.perf_counter()
+            model = make().fit(train if number else warm)
+            if number:
+                seconds[name].append(time.perf_counter() - began)
+            if number == repeat:
+                values[name] = family.judge(model, held_out)
+    return {name: (float(np.median(some)), values[name]) for name, some in seconds.items()}
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--rows", type=int, help="instead of those of each family")
+    parser.add_argument("--repeat", type=int, default=1)
+
+
+if __name__ == "__main__":
+    main(__doc__, measure, _configure)
