@@ -324,7 +324,7 @@ def _call(
     arrays = [arguments[one] for one in own.arrays]
     if _spaces(space, arrays):
         raise ValueError(
-            f"{name} gets arrays of several keyed spaces; a plug-in takes those of one: pass "
+            f"{name} gets arrays of several keyed spaces; a plug-in takes arrays of one: pass "
             "arrays of this space, or write a function with @dv.rows"
         )
     numbers = [one.number for one in arrays]

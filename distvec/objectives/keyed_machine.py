@@ -74,7 +74,7 @@ class KeyedMachine:
     The margin of a row is the sum of its weights ``x_i w_i`` and of ``x_i x_j <V_i, V_j>`` over its
     pairs of keys. Weights take steps of FTRL, so most of them are exactly 0 with ``l1``. Factors
     ``V`` take steps of AdaGrad. They are stored only for keys that were seen in more than ``admit``
-    rows and whose weight is not 0; other keys have no factors and take no memory for them.
+    rows and have a weight other than 0. Other keys have no factors and take no memory for them.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class KeyedMachine:
     # --- minibatches of rows whose keys are columns -----------------------------------------------
 
     def pull(self, keys: Ints) -> tuple[Any, Any]:
-        """Return weights and factors of keys; factors are 0 where there are none.
+        """Return weights and factors of keys; factors are 0 for keys without factors.
 
         Parameters
         ----------
@@ -244,7 +244,8 @@ class KeyedMachine:
         gradients : sequence of two arrays
             The gradients of weights and factors.
         to : KeyedContributor, optional
-            Where the step waits for the end of a round. By default it is taken immediately.
+            The contributor of a round: the step waits for its end. By default the step is taken
+            immediately.
 
         Notes
         -----

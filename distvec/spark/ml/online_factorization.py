@@ -27,6 +27,13 @@ from distvec.spark.ml.online import (
 )
 from distvec.spark.ml.params import Range, at_least
 
+__all__ = (
+    "OnlineFMClassifier",
+    "OnlineFMClassifierModel",
+    "OnlineFMRegressor",
+    "OnlineFMRegressorModel",
+)
+
 _FULL = 0.75
 """Of ``maxBytes``: then a stream drops the half of its keys that it saw least."""
 
