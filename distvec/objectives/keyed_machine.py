@@ -431,7 +431,7 @@ class KeyedMachine:
 
     @classmethod
     def load(cls, ps: Any, path: str | os.PathLike[str], **options: Any) -> Self:
-        """Load what ``save`` has written, on any number of servers.
+        """Load the files of ``save``, on any number of servers.
 
         Parameters
         ----------

@@ -95,7 +95,7 @@ class RowOptimizer:
         """A step within a row function: the new rows of ``"weights"`` and of the states, by name.
 
         ``weights`` begin with zeros if the optimizer is FTRL. ``states``: the rows of the arrays
-        that ``KeyedArray.optimizer`` has returned. ``TypeError`` without ``step_size`` where the
+        that ``KeyedArray.optimizer`` has returned. ``TypeError`` without ``step_size`` if the
         optimizer has a schedule, as a row function does not know how many steps there were.
         """
         if step_size is None and callable(self.solver.step_size):
