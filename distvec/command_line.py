@@ -13,20 +13,20 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from scipy.stats import rankdata
 
 from distvec import losses
 from distvec.losses.loss import Loss
 from distvec.objectives.local import Objective
 from distvec.objectives.model import Model
+from distvec.row_files import FORMATS, Table, format_of, read_rows
 from optim import ElasticNet, State
 from ps_backend.processes.cli import command_parser as server_parser
 from ps_backend.processes.cli import run_command
@@ -53,15 +53,6 @@ _ON_SPARK = {
     "linear": ("regression", "LinearRegression"),
 }
 
-_FORMATS = {
-    ".svm": "libsvm",
-    ".libsvm": "libsvm",
-    ".svmlight": "libsvm",
-    ".txt": "libsvm",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -241,7 +232,7 @@ def _add_data(command: argparse.ArgumentParser) -> None:
     data = command.add_argument_group("data")
     data.add_argument(
         "--format",
-        choices=("libsvm", "csv", "tsv", "parquet"),
+        choices=FORMATS,
         help="Format of the data (default: by the suffix)",
     )
     data.add_argument(
@@ -272,126 +263,6 @@ def _add_data(command: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="Master of a Spark cluster, for an estimator of distvec.spark.ml (default: no Spark)",
     )
-
-
-# --- files of rows --------------------------------------------------------------------------------
-
-
-class Table(NamedTuple):
-    """Rows of a file; ``names`` are those of the features, if they have names."""
-
-    matrix: Any
-    labels: Floats
-    weights: Floats | None
-    names: list[str] | None
-
-
-def read_rows(options: argparse.Namespace, columns: Sequence[str] | None = None) -> Table:
-    """The rows; of ``columns`` if a model knows their names."""
-    kind = _format_of(options)
-    if kind == "libsvm":
-        text = sys.stdin.read() if options.data == "-" else Path(options.data).read_text()
-        rows = text.splitlines()
-        return _libsvm(rows, options.index_base, options.num_features, options.data)
-    if kind == "parquet":
-        names, values = _parquet(options.data)
-    else:
-        names, values = _text(options.data, "," if kind == "csv" else "\t")
-    return _columns_of(names, values, options, columns)
-
-
-def _format_of(options: argparse.Namespace) -> str:
-    if options.format is not None:
-        return str(options.format)
-    if options.data == "-":
-        return "libsvm"
-    suffix = Path(options.data).suffix.lower()
-    if suffix not in _FORMATS:
-        raise ValueError(
-            f"--data {options.data}: the suffix {suffix!r} names no format; give --format "
-            "libsvm, csv, tsv or parquet"
-        )
-    return _FORMATS[suffix]
-
-
-def _libsvm(lines: Iterable[str], base: int, features: int | None, path: str) -> Table:
-    labels, counts, words = [], [], []
-    for number, line in enumerate(lines, 1):
-        label, *pairs = line.partition("#")[0].split() or [""]
-        if not label:
-            continue
-        try:
-            labels.append(float(label))
-        except ValueError:
-            raise ValueError(f"{path}: line {number}: {label!r} is no label") from None
-        counts.append(len(pairs))
-        words += pairs
-    try:
-        table = np.array([word.split(":") for word in words] or np.zeros((0, 2)), np.float64)
-    except ValueError:
-        raise ValueError(f"{path}: features must be index:value, such as 3:0.5") from None
-    places = table[:, 0].astype(np.int64) - base
-    if places.size and places.min() < 0:
-        raise ValueError(f"{path}: an index is below {base}; give --index-base 0")
-    width = int(places.max(initial=-1)) + 1
-    if features is not None and width > features:
-        raise ValueError(f"{path}: feature {width - 1 + base} is beyond --num-features {features}")
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    shape = (len(labels), width if features is None else features)
-    matrix = sp.csr_array((table[:, 1], places, ends), shape=shape)
-    return Table(matrix, np.array(labels), None, None)
-
-
-def _text(path: str, delimiter: str) -> tuple[list[str], dict[str, Any]]:
-    with Path(path).open() as file:
-        first = [word.strip().strip('"') for word in file.readline().split(delimiter)]
-    has_header = not all(map(_is_number, first))
-    names = first if has_header else ["label", *(str(place) for place in range(1, len(first)))]
-    table = np.loadtxt(path, delimiter=delimiter, skiprows=int(has_header), ndmin=2, quotechar='"')
-    return names, dict(zip(names, table.T, strict=True))
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _parquet(path: str) -> tuple[list[str], dict[str, Any]]:
-    table = import_module("pyarrow.parquet").read_table(path)
-    columns = {}
-    for name in table.column_names:
-        values = table[name].combine_chunks()
-        if hasattr(values, "flatten") and str(values.type).startswith(
-            ("list", "fixed_size_list", "large_list")
-        ):
-            columns[name] = np.asarray(values.flatten()).reshape(len(values), -1)
-        else:
-            columns[name] = values.to_numpy(zero_copy_only=False)
-    return list(columns), columns
-
-
-def _columns_of(
-    names: list[str],
-    values: Mapping[str, Any],
-    options: argparse.Namespace,
-    columns: Sequence[str] | None,
-) -> Table:
-    for flag, name in (("--label-col", options.label_col), ("--weight-col", options.weight_col)):
-        if name is not None and name not in values and (flag == "--weight-col" or columns is None):
-            raise ValueError(
-                f"{flag} {name!r} is not in {options.data}; columns: {', '.join(names)}"
-            )
-    others = [name for name in names if name not in (options.label_col, options.weight_col)]
-    chosen = others if columns is None else list(columns)
-    if missing := [name for name in chosen if name not in values]:
-        raise ValueError(f"{options.data} lacks the columns {', '.join(missing)} of the model")
-    matrix = np.column_stack([values[name] for name in chosen]).astype(np.float64)
-    labels = values.get(options.label_col, np.full(len(matrix), np.nan))
-    weights = None if options.weight_col is None else np.asarray(values[options.weight_col], float)
-    return Table(matrix, np.asarray(labels, np.float64), weights, chosen)
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -585,7 +456,12 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
 
 
 def _plot(path: str, values: Sequence[float]) -> None:
-    figure = import_module("matplotlib.figure").Figure(figsize=(6, 4))
+    """A picture in a file; without matplotlib only the line of bars of the table."""
+    try:
+        figure = import_module("matplotlib.figure").Figure(figsize=(6, 4))
+    except ImportError:
+        print(f"--plot {path}: needs matplotlib; the table has the picture", file=sys.stderr)
+        return
     axes = figure.subplots()
     least = min(values, default=0.0)
     axes.semilogy(range(1, len(values) + 1), np.maximum(np.array(values) - least, 1e-16))
@@ -615,7 +491,7 @@ def _frame(options: argparse.Namespace) -> tuple[Any, Any]:
     """The rows as a DataFrame, and its column of features, or their names."""
     builder = import_module("pyspark.sql").SparkSession.builder
     spark = builder.master(options.master).appName("distvec").getOrCreate()
-    kind = _format_of(options)
+    kind = format_of(options)
     reader = spark.read.format("csv" if kind == "tsv" else kind)
     if kind == "libsvm":
         if options.index_base != 1:

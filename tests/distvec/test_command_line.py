@@ -157,7 +157,15 @@ def test_a_file_of_parameters_and_a_limit(
         ("1 0:2\n0 1:1\n", [], "give --index-base 0"),
         ("1 1:2\n0 5:1\n", ["--num-features", "4"], "feature 5 is beyond"),
         ("one 1:2\n", [], "line 1: 'one' is no label"),
-        ("1 1:2\n0 a\n", [], "index:value"),
+        ("1 1:2\n0 a\n", [], "line 2: 'a' is no index:value"),
+        ("# rows\n1 1:2\n\n0 1:2 2.5:1\n", [], "line 4: '2.5:1' is no index:value"),
+        ("1 1:2\n0 1:2 3\n", [], "line 2: '3' is no index:value"),
+        ("1 1:2\n0 1:2:3\n", [], "line 2: '1:2:3' is no index:value"),
+        ("1 1:2\n0 1:nan\n", [], "line 2: a feature is NaN"),
+        ("1 1:2\nnan 1:1\n", [], "line 2: the label is nan"),
+        ("1 1:2\n0 1:1 -3:1\n", ["--index-base", "0"], "line 2: the index -3 is below 0"),
+        ("# rows\n", [], "has no rows"),
+        ("", [], "has no rows"),
         ("1 1:2\n0 1:1\n2 1:1\n-1 1:3\n", [], "label"),
     ],
 )
@@ -168,6 +176,75 @@ def test_errors_say_what_to_type(
     data.write_text(text)
     command = ["train", "logistic", "--data", str(data), "--model", str(tmp_path / "m")]
     assert error in run(capsys, *command, *words, code=1)[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b"", "rows.csv: has no rows"),
+        (b"label,a\n", "rows.csv: has no rows after the header"),
+        (b"label,a\n1,2\n0,\n", "rows.csv: line 3: a is ''; must be a number"),
+        (b"label,a\n1,2\n\n0,x\n", "rows.csv: line 4: a is 'x'; must be a number"),
+        (b"label,a\n1,2\n0\n", "rows.csv: line 3: has 1 columns, the first line 2"),
+        (b"label,a\n1,2,3\n0,1,3\n", "rows.csv: line 2: has 3 columns, the first line 2"),
+        (b"label,a\n1,2\n0,nan\n", "rows.csv: line 3: a feature is NaN"),
+        (b"label,a\n1,2\ninf,1\n", "rows.csv: line 3: the label is inf"),
+        (b"label,a,a\n1,2,2\n", "rows.csv: line 1: repeats the column 'a'"),
+        (b"label\n1\n", "rows.csv: has no columns of features"),
+        (b"label,a\n1,2\n\x8f\xff\x00", "rows.csv: line 3: is no text"),
+    ],
+)
+def test_a_wrong_table_is_named_with_its_line(
+    text: bytes, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "rows.csv"
+    data.write_bytes(text)
+    command = ["train", "linear", "--data", str(data), "--model", str(tmp_path / "m")]
+    printed = run(capsys, *command, code=1)[2]
+    assert error in printed and len(printed.splitlines()) == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_wrong_parquet_weights_and_models(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    data, model = tmp_path / "rows.parquet", tmp_path / "m.safetensors"
+    start = ["train", "linear", "--data", str(data), "--model", str(model)]
+    for columns, error in (
+        ({"label": [1.0, 2.0], "a": [1.0, None]}, "row 2: a feature is NaN"),
+        ({"label": [1.0, 2.0], "a": ["x", "y"]}, "the column a has the type object"),
+        ({"label": [1.0, 2.0], "a": [[1.0], [1.0, 2.0]]}, "have different lengths"),
+    ):
+        parquet.write_table(pyarrow.table(columns), data)
+        assert error in run(capsys, *start, code=1)[2]
+    data.write_bytes(data.read_bytes()[:-40])
+    assert "rows.parquet: is no Parquet file" in run(capsys, *start, code=1)[2]
+
+    rows = write_csv(tmp_path / "rows.csv", MARGINS, np.where(np.arange(80) == 4, -1.0, 1.0))
+    start = ["train", "linear", "--data", rows, "--model", str(model)]
+    message = run(capsys, *start, "--weight-col", "w", code=1)[2]
+    assert "rows.csv: line 6: the weight is -1.0" in message
+    run(capsys, *start, "--quiet")
+    model.write_bytes(model.read_bytes()[:20])
+    message = run(capsys, "evaluate", "--data", rows, "--model", str(model), code=1)[2]
+    assert str(model) in message and len(message.splitlines()) == 1
+    message = run(capsys, "evaluate", "--data", rows, "--model", f"{model}2", code=1)[2]
+    assert f"{model}2" in message
+
+
+def test_rows_from_standard_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path(write_libsvm(tmp_path / "rows.svm", IS_POSITIVE))
+    models = []
+    for name in (str(file), "-"):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+        path = str(tmp_path / "m.safetensors")
+        run(capsys, "train", "logistic", "--data", name, "--model", path, "--quiet")
+        models.append(Model.load(path).x)
+    np.testing.assert_array_equal(*models)
 
 
 def test_unknown_suffixes_and_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
