@@ -1,4 +1,4 @@
-"""Predict clicks with FTRL on a structured stream whose features grow.
+"""Predict clicks with FTRL on hashed features of a structured stream, as an estimator.
 
     python -m examples.click_through --picture auc.png
 
@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pyspark.sql import DataFrame, SparkSession
 
-import distvec as dv
-from distvec.spark import LogisticLoss, PSContext
+from distvec.spark import PSContext
+from distvec.spark.ml.online import FTRLClassifier
 
 SCHEMA = "user string, ad string, site string, click int, chance double"
 FEATURES = {"user": 1.0, "ad": 0.8, "site": 0.5}
@@ -44,11 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with (
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
-            PSContext.get_or_create(spark, servers=2) as ps,
+            PSContext.get_or_create(spark, servers=2),
         ):
             folder = Path(directory)
             best = [write_hour(folder / "clicks", hour, options) for hour in range(options.hours)]
-            found = learn(spark, ps, folder)
+            found = learn(spark, folder)
             for hour, (done, most) in enumerate(zip(found, best, strict=True)):
                 print(f"hour {hour:3}  {done}  (best possible {most:.4f})")
             print(f"{found[-1].keys:,} weights after {found[-1].rows:,} rows")
@@ -72,19 +72,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def learn(spark: SparkSession, ps: PSContext, folder: Path) -> list[Any]:
+def learn(spark: SparkSession, folder: Path) -> list[Any]:
     """Train on the files of ``folder / "clicks"``, oldest first; return the progress of each."""
-    model = LogisticLoss(
-        keys=True,
-        features=list(FEATURES),
-        label="click",
-        optimizer=dv.rows.ftrl(0.2, l1=0.1),
-        space=ps.keys(most_bytes=1 << 28),
+    estimator = FTRLClassifier(
+        featuresCol=list(FEATURES), labelCol="click", stepSize=0.2, l1=0.1, maxBytes=1 << 28
     )
+    training = estimator.streaming()
     found: list[Any] = []
 
-    def one_file(rows: DataFrame, _: int) -> None:
-        found.append(model.train(rows.coalesce(2)))
+    def one_file(rows: DataFrame, batch: int) -> None:
+        training(rows.coalesce(2), batch)
+        found.append(training.progress)
 
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     query = (

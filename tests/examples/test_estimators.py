@@ -1,10 +1,11 @@
 """The examples of estimators as a whole, on few rows."""
 
+import re
 from multiprocessing.pool import ThreadPool
 
 from pyspark.ml import tuning
 
-from examples import own_loss, text_classification
+from examples import claim_counts, own_loss, survival, text_classification
 
 
 def test_a_loss_of_ones_own_in_a_pipeline(one_spark, capsys, monkeypatch):
@@ -24,3 +25,30 @@ def test_lines_of_packages(one_spark, capsys):
     _, first, second = capsys.readouterr().out.splitlines()
     assert "regParam 0.0001: accuracy 0." in second
     assert 0.5 < float(first.split("accuracy ")[1].split(",")[0]) < 1.0
+
+
+def numbers(line):
+    return [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?", line)]
+
+
+def test_counts_of_claims(one_spark, capsys):
+    claim_counts.main(["--rows", "4000"])
+    *effects, deviance, other = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in effects] == [*claim_counts.EFFECTS, "base"]
+    for line in effects:
+        factor, _, low, high, true = numbers(line)
+        assert low < factor < high and abs(factor - true) < 2.0 * (high - low)
+    explained, null = numbers(deviance)
+    assert explained < numbers(other)[0] and explained < null
+
+
+def test_survival_times(one_spark, capsys):
+    survival.main(["--rows", "1500"])
+    _, *parameters, low, median, high = capsys.readouterr().out.splitlines()
+    assert len(parameters) == len(survival.EFFECTS) + 2
+    for line in parameters:
+        found, true = numbers(line)
+        assert abs(found - true) < 0.2
+    for line in (low, median, high):
+        probability, percent = numbers(line)
+        assert abs(100.0 * probability - percent) < 4.0

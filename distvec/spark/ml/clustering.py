@@ -112,7 +112,7 @@ class KMeans(RowsEstimator, _ClusterParams, Estimator[Any]):
             objective.ps,
             objective.data,
             problem,
-            start=self._start(objective.data.size),
+            start=self._first_centers(objective.data.size),
             max_iterations=self.getMaxIter(),
             tolerance=self.getTol(),
             progress=self.getOrDefault("verbose"),
@@ -122,7 +122,7 @@ class KMeans(RowsEstimator, _ClusterParams, Estimator[Any]):
         model._training, model._clusters = Training(dataset, []), found
         return model
 
-    def _start(self, features: int) -> Floats | None:
+    def _first_centers(self, features: int) -> Floats | None:
         """The centers of ``initialModel``; None without one."""
         model: Model | None = self._given("initialModel")
         if model is None:

@@ -64,6 +64,32 @@ class RowsEstimator(SettableParams, StartParams, HasFeatures, Saved):
         """The column of weights, if there is one."""
         return self.getOrDefault("weightCol") or None if self.isDefined("weightCol") else None
 
+    def _start(self, objective: Objective) -> Weights | None:
+        """The parameters of ``initialModel``; None without one.
+
+        A model of one vector starts a loss of several parameters, such as a scale, at its vector.
+        """
+        model: Fitted | None = self._given("initialModel")
+        if model is None:
+            return None
+        parameters, model = objective.loss.parameters, model.whole()
+        try:
+            arrays: Sequence[Any] = (model.x,)
+            if isinstance(model.x, Mapping) or len(parameters) == 1:
+                arrays = as_arrays(model.x, parameters)
+            else:
+                rest = as_arrays(objective.start(), parameters)[1:]
+                arrays = (model.x, *(one.numpy() for one in rest))
+            each = zip(parameters, arrays, strict=True)
+            extra = objective.intercept - model.has_intercept
+            found = [_with_rows(one, extra * of.has_intercept(True)) for of, one in each]
+            return objective.start(as_given(found, parameters))  # type: ignore[no-any-return]
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"initialModel={model} does not fit {objective.loss} over {objective.features:,} "
+                f"features: {error}"
+            ) from None
+
     def fitMultiple(
         self, dataset: DataFrame, paramMaps: Sequence[ParamMap]
     ) -> Iterator[tuple[int, Model]]:
@@ -124,24 +150,6 @@ class ServerEstimator(RowsEstimator, FitParams):
         objective.ps.durability.clear(objective.ps, place)
         open_store(place).delete(_PROBLEM)
         return result
-
-    def _start(self, objective: Objective) -> Weights | None:
-        """The parameters of ``initialModel``; None without one."""
-        model: Fitted | None = self._given("initialModel")
-        if model is None:
-            return None
-        parameters, model = objective.loss.parameters, model.whole()
-        try:
-            arrays = as_arrays(model.x, parameters)
-            each = zip(parameters, arrays, strict=True)
-            extra = objective.intercept - model.has_intercept
-            found = [_with_rows(one, extra * of.has_intercept(True)) for of, one in each]
-            return objective.start(as_given(found, parameters))  # type: ignore[no-any-return]
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"initialModel={model} does not fit {objective.loss} over {objective.features:,} "
-                f"features: {error}"
-            ) from None
 
 
 def _with_rows(array: Any, extra: int) -> Any:

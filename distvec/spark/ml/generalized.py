@@ -30,7 +30,7 @@ from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import Block
 from distvec.spark.ml.families import FAMILIES, LINKS, Distribution, Gaussian
 from distvec.spark.ml.files import frame_of
-from distvec.spark.ml.fits import ServerEstimator
+from distvec.spark.ml.fits import RowsEstimator
 from distvec.spark.ml.least_squares import (
     MOST_FEATURES,
     LabelledRows,
@@ -46,6 +46,7 @@ from distvec.spark.ml.params import HasFeatures, Range, at_least, one_of
 from distvec.spark.ml.summary import PredictionSummary, Training
 from distvec.spark.objectives.model import Model, in_mllib
 from distvec.spark.objectives.objective import Objective
+from optim.core.run import progress_bar
 
 
 class _GeneralizedParams(_GeneralizedLinearRegressionParams, HasFeatures):
@@ -113,7 +114,7 @@ class _Step:
         return response, weights if rows.weights is None else weights * rows.weights
 
 
-class GeneralizedLinearRegression(ServerEstimator, _GeneralizedParams, Regressor[Any]):
+class GeneralizedLinearRegression(RowsEstimator, _GeneralizedParams, Regressor[Any]):
     """Generalized linear regression with the Params of MLlib's class.
 
     Parameters
@@ -132,9 +133,10 @@ class GeneralizedLinearRegression(ServerEstimator, _GeneralizedParams, Regressor
     -----
     Each iteration is one Spark job over the rows, which are read once. The steps are MLlib's, and
     so is the result. In particular, the penalty is divided by the mean of the working weights. The
-    family "gaussian" with the link "identity" takes one step.
+    family "gaussian" with the link "identity" takes one step. A fit with ``initialModel`` starts
+    from the coefficients of a model. ``verbose`` shows a progress bar.
 
-    ``aggregationDepth`` and the Params of distvec's other solvers have no effect.
+    ``aggregationDepth`` has no effect.
 
     Examples
     --------
@@ -181,14 +183,22 @@ class GeneralizedLinearRegression(ServerEstimator, _GeneralizedParams, Regressor
         problem = LeastSquares(*given)
         if distribution.is_linear:
             return problem.solve(objective.products), 1
-        found = problem.solve(_products(objective, _Start(distribution), 0))
+        start: Any = self._start(objective)
+        if start is None:
+            found = problem.solve(_products(objective, _Start(distribution), 0))
+        else:
+            w, rest = np.split(start.numpy(), [objective.features])
+            found = Solution(w, float(rest.sum()), None, [])
         problem = LeastSquares(*given, standardize_features=False, standardize_response=False)
-        for iteration in range(1, self.getMaxIter() + 1):
-            step = _Step(distribution, found.coefficients, found.intercept)
-            last, found = found, problem.solve(_products(objective, step, iteration))
-            change = np.abs(found.coefficients - last.coefficients).max(initial=0.0)
-            if max(change, abs(found.intercept - last.intercept)) < self.getTol():
-                return found, iteration
+        with progress_bar(self.getMaxIter(), is_shown=self.getOrDefault("verbose")) as show:
+            for iteration in range(1, self.getMaxIter() + 1):
+                step = _Step(distribution, found.coefficients, found.intercept)
+                last, found = found, problem.solve(_products(objective, step, iteration))
+                change = np.abs(found.coefficients - last.coefficients).max(initial=0.0)
+                change = max(change, abs(found.intercept - last.intercept))
+                show(iteration, change=float(change))
+                if change < self.getTol():
+                    return found, iteration
         return found, self.getMaxIter()
 
 

@@ -115,6 +115,9 @@ def test_huber_estimates_a_scale_as_mllib_does(ps, rows):
         assert model.to_mllib().scale == pytest.approx(theirs.scale, abs=2e-5)
         value = model.summary.objectiveHistory[-1]  # MLlib stops at a higher one
         assert value <= theirs.summary.objectiveHistory[-1]
+    again = LinearRegression(**given, initialModel=model).fit(frame)
+    assert again.summary.totalIterations < model.summary.totalIterations
+    assert again.scale == pytest.approx(model.scale, abs=1e-6)
     for wrong in ({"solver": "normal"}, {"elasticNetParam": 0.5}):
         with pytest.raises(ValueError, match="LinearRegression with huber loss"):
             LinearRegression(loss="huber", **wrong).fit(rows)
@@ -303,3 +306,16 @@ def test_params_of_generalized_models(ps, few):
     wide = few.sparkSession.createDataFrame(values, ["label", "features"])
     with pytest.raises(ValueError, match=r"only supports number of features <= 4096\. Found 4097"):
         GeneralizedLinearRegression().fit(wide)
+
+
+def test_generalized_models_start_from_others(ps, few, capsys):
+    estimator = GeneralizedLinearRegression(family="poisson", tol=1e-10, verbose=True)
+    cold = estimator.fit(few)
+    assert "iteration" in capsys.readouterr().err
+    warm = estimator.copy({estimator.initialModel: cold}).fit(few)
+    assert cold.summary.numIterations > 3 >= warm.summary.numIterations
+    assert np.allclose(warm.coefficients, cold.coefficients, rtol=1e-8)
+    without = estimator.copy({estimator.initialModel: cold, estimator.fitIntercept: False})
+    assert without.fit(few).intercept == 0.0
+    with pytest.raises(TypeError, match="no Param 'optimizer'"):
+        GeneralizedLinearRegression(optimizer="l-bfgs")
