@@ -1,4 +1,4 @@
-"""The client's side of a barrier job: what it needs, its deadline, and what comes back.
+"""The client's side of a barrier job: its settings, its deadline, and its result.
 
 Spark Connect offers no RDD, no accumulators and no way to the executors. So all of a fit is in one
 barrier job: its tasks start the servers, keep the rows, and the first one runs the solver.
@@ -14,7 +14,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -28,7 +28,7 @@ from distvec.spark.context import SessionStandIn
 from distvec.spark.data.build import BuildRequest
 from distvec.spark.data.columns import Columns, select_columns
 from distvec.spark.data.dataset import FrameStandIn, PartitionedRows
-from distvec.spark.jobs.failures import Failure, describe_failure, tasks_were_lost, user_stacklevel
+from distvec.spark.jobs.failures import describe_failure, tasks_were_lost, user_stacklevel
 
 T = TypeVar("T")
 
@@ -100,13 +100,9 @@ def run_in_tasks(frame: DataFrame, read: Callable[[Any], Any], work: Callable[[A
     for kind, text in outcome.warnings:
         warnings.warn(text, kind, stacklevel=user_stacklevel())
     if outcome.failure is not None:
-        _raise(outcome.failure)
+        outcome.failure.throw("in the first task of a fit", "the trace is that of the task")
     found: T = outcome.value
     return found
-
-
-def _raise(failure: Failure) -> NoReturn:
-    failure.throw("in the first task of a fit", "the trace is that of the task")
 
 
 def _collect(session: Any, made: DataFrame, settings: Settings) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What the tasks of a barrier job are told, from the options of a session."""
+"""Settings of a barrier job, from the options of a session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOKEN_FILE = "DISTVEC_TOKEN_FILE"
 
 @dataclass(frozen=True)
 class Settings:
-    """What a barrier job is told, as plain data in its closure; it holds the token.
+    """Settings of a barrier job, as plain data in its closure; they contain the token.
 
     Users set it as options of the session, such as ``spark.distvec.servers``.
     """
@@ -41,7 +41,7 @@ class Settings:
 
     @classmethod
     def of(cls, session: Any) -> Settings:
-        """What the options of a session say. ``ValueError`` for too many tasks or servers."""
+        """Read the options of a session. ``ValueError`` for too many tasks or servers."""
 
         def option(name: str) -> str:
             return str(session.conf.get(CONF + name, "") or "")

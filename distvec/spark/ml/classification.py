@@ -448,21 +448,17 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
             return Vectors.dense(_softmax(raw))
         return Vectors.dense(Logistic().probabilities(raw[1:])[0])
 
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        """In Python only the margins are computed; all other columns are Spark's expressions."""
-        if self._runs_in_jvm(dataset):
-            return self.to_mllib().transform(dataset)
+    def _outputs(self) -> dict[str, Column]:
         margin = F.col(MARGIN)
         if self._is_multinomial:
             raw, probability, prediction = self._multinomial(margin)
         else:
             raw, probability, prediction = self._binomial(margin)
-        columns = {
+        return {
             self.getRawPredictionCol(): array_to_vector(raw),
             self.getProbabilityCol(): array_to_vector(probability),
             self.getPredictionCol(): prediction,
         }
-        return self._with_columns(dataset, columns)
 
     @property
     def _decision(self) -> Decision:
@@ -727,15 +723,12 @@ class LinearSVCModel(ServerModel, _SVCParams, ClassificationModel):
         (margin,) = self._margins(value)
         return Vectors.dense([-margin, margin])
 
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        if self._runs_in_jvm(dataset):
-            return self.to_mllib().transform(dataset)
+    def _outputs(self) -> dict[str, Column]:
         margin = F.col(MARGIN)
-        columns = {
+        return {
             self.getRawPredictionCol(): array_to_vector(F.array(-margin, margin)),
             self.getPredictionCol(): (margin > F.lit(self.getThreshold())).cast("double"),
         }
-        return self._with_columns(dataset, columns)
 
     @property
     def _decision(self) -> Decision:

@@ -11,7 +11,7 @@ from pyspark.ml.base import Estimator
 from pyspark.ml.base import Model as SparkModel
 from pyspark.ml.clustering import _KMeansParams
 from pyspark.ml.linalg import Vector, Vectors, VectorUDT
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -223,12 +223,10 @@ class KMeansModel(ServerModel, _ClusterParams, SparkModel):
             f"numFeatures={self.numFeatures}"
         )
 
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        if self._runs_in_jvm(dataset):
-            return self.to_mllib().transform(dataset)
+    def _outputs(self) -> dict[str, Column]:
         margins = F.col(MARGIN)
         prediction = F.array_position(margins, F.array_max(margins)) - 1
-        return self._with_columns(dataset, {self.getPredictionCol(): prediction.cast("int")})
+        return {self.getPredictionCol(): prediction.cast("int")}
 
     @property
     def summary(self) -> KMeansSummary:

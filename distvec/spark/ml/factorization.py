@@ -13,7 +13,7 @@ from pyspark.ml.classification import ProbabilisticClassificationModel, Probabil
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import DenseMatrix, Matrix, MatrixUDT, Vector, Vectors, VectorUDT
 from pyspark.ml.regression import RegressionModel, Regressor, _FactorizationMachinesParams
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 
@@ -538,21 +538,18 @@ class FMClassificationModel(_MachineModel, ProbabilisticClassificationModel):
             positive = 1.0 / (1.0 + np.exp(-self._margins(value)[0]))
         return Vectors.dense([1.0 - positive, positive])
 
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        if self._runs_in_jvm(dataset):
-            return self.to_mllib().transform(dataset)
+    def _outputs(self) -> dict[str, Column]:
         margin = F.col(MARGIN)
         positive = 1.0 / (1.0 + F.exp(-margin))
         probability = F.array(1.0 - positive, positive)
         prediction = (margin > 0.0).cast("double")
         if self.isSet("thresholds"):
             prediction = argmax(probability, self.getThresholds())
-        columns = {
+        return {
             self.getRawPredictionCol(): array_to_vector(F.array(-margin, margin)),
             self.getProbabilityCol(): array_to_vector(probability),
             self.getPredictionCol(): prediction,
         }
-        return self._with_columns(dataset, columns)
 
     def summary(self) -> FMClassificationTrainingSummary:
         """Return metrics on the training data.
@@ -633,10 +630,8 @@ class FMRegressionModel(_MachineModel, RegressionModel[Vector]):
         """
         return float(self._margins(value)[0])
 
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        if self._runs_in_jvm(dataset):
-            return self.to_mllib().transform(dataset)
-        return self._with_columns(dataset, {self.getPredictionCol(): F.col(MARGIN)})
+    def _outputs(self) -> dict[str, Column]:
+        return {self.getPredictionCol(): F.col(MARGIN)}
 
 
 class FMClassificationSummary(BinaryClassificationSummary):

@@ -270,14 +270,12 @@ class GeneralizedLinearRegressionModel(ServerModel, _GeneralizedParams, Regressi
         """
         return float(self._distribution.mean(self._margins(value))[0])
 
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        if self._runs_in_jvm(dataset):
-            return self.to_mllib().transform(dataset)
+    def _outputs(self) -> dict[str, Column]:
         offset = F.col(self._offset).cast("double") if self._offset else F.lit(0.0)
         predictor = F.col(MARGIN) + offset
         shown = self.getLinkPredictionCol() if self.isDefined("linkPredictionCol") else ""
         mean = _column(self._distribution.mean, predictor)
-        return self._with_columns(dataset, {shown: predictor, self.getPredictionCol(): mean})
+        return {shown: predictor, self.getPredictionCol(): mean}
 
     @property
     def summary(self) -> GeneralizedLinearRegressionTrainingSummary:

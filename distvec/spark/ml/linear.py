@@ -12,7 +12,7 @@ from pyspark.ml import Model as SparkModel
 from pyspark.ml import regression as mllib
 from pyspark.ml.linalg import Vector, VectorUDT
 from pyspark.ml.regression import RegressionModel, Regressor, _LinearRegressionParams
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 from scipy import special
@@ -250,10 +250,8 @@ class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
         """
         return float(self._margins(value)[0])
 
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        if self._runs_in_jvm(dataset):
-            return self.to_mllib().transform(dataset)
-        return self._with_columns(dataset, {self.getPredictionCol(): F.col(MARGIN)})
+    def _outputs(self) -> dict[str, Column]:
+        return {self.getPredictionCol(): F.col(MARGIN)}
 
     @property
     def summary(self) -> LinearRegressionTrainingSummary:

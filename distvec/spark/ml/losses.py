@@ -93,6 +93,13 @@ class _LossParams(
         typeConverter=TypeConverters.toString,
     )
 
+    offsetCol: Param[str] = Param(
+        Params._dummy(),
+        "offsetCol",
+        "column of numbers that are added to the margins of the training rows",
+        typeConverter=TypeConverters.toString,
+    )
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._setDefault(
@@ -128,10 +135,11 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
         Not allowed: Params are set by name.
     **params
         ``loss`` is required: a loss of ``distvec.losses``, or one made by ``row_loss`` or
-        ``block_loss``. ``groupCol`` is for rankings, ``eventCol`` for ``Cox``. The others are
-        Params as in MLlib: ``featuresCol``, ``labelCol``, ``predictionCol``, ``rawPredictionCol``,
-        ``weightCol``, ``regParam``, ``elasticNetParam``, ``fitIntercept``, ``standardization``,
-        ``maxIter``, ``tol``; ``compact``, and Params of all estimators of distvec.
+        ``block_loss``. ``groupCol`` is for rankings, ``eventCol`` for ``Cox``, ``offsetCol`` for
+        known parts of margins. The others are Params as in MLlib: ``featuresCol``, ``labelCol``,
+        ``predictionCol``, ``rawPredictionCol``, ``weightCol``, ``regParam``, ``elasticNetParam``,
+        ``fitIntercept``, ``standardization``, ``maxIter``, ``tol``; ``compact``, and Params of all
+        estimators of distvec.
 
     See Also
     --------
@@ -141,7 +149,8 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
     -----
     It minimizes the weighted mean of the loss plus ``regParam`` times the elastic net of the
     coefficients. Predictions are labels as the loss predicts them: a class, a mean, a quantile. If
-    it predicts no labels, as for rankings, predictions are margins.
+    it predicts no labels, as for rankings, predictions are margins. They are those of rows without
+    an offset, such as the counts of one year.
 
     With ``compact``, only features that occur in the rows have parameters, as in ``Objective``. The
     other coefficients are 0, so memory depends on the data and not on the number of features.
@@ -158,8 +167,8 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
     def _data_key(self) -> tuple[Any, ...]:
         names = ("labelCol", "fitIntercept", "standardization", "compact")
         given = (self.getOrDefault(name) for name in names)
-        groups = self._given("groupCol"), self._given("eventCol")
-        return (id(self.getLoss()), *given, *groups, str(self._features), self._weight)
+        columns = (self._given(name) for name in ("groupCol", "eventCol", "offsetCol"))
+        return (id(self.getLoss()), *given, *columns, str(self._features), self._weight)
 
     def _objective(self, dataset: DataFrame) -> Objective:
         loss = self.getLoss()
@@ -171,6 +180,7 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
             weight=self._weight,
             group=self._given("groupCol"),
             event=self._given("eventCol"),
+            offset=self._given("offsetCol"),
             intercept=self.getFitIntercept() and loss.takes_intercept,
             standardization=self.getStandardization(),
             compact=self.getOrDefault("compact"),

@@ -202,6 +202,16 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         """The margins of one row."""
         return np.atleast_1d(self._local().margins(np.asarray(value.toArray())[None])[0])
 
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        """In Python only the margins are computed; all other columns are Spark's expressions."""
+        if self._runs_in_jvm(dataset):
+            return self.to_mllib().transform(dataset)
+        named = {name: column for name, column in self._outputs().items() if name}
+        if not named:
+            return dataset
+        found: DataFrame = self._fitted.margins(dataset, output=MARGIN, features=self._features)
+        return found.withColumns(named).drop(MARGIN)
+
     def _runs_in_jvm(self, dataset: DataFrame) -> bool:
         """Whether MLlib's model can transform ``dataset``, without Python in the executors."""
         if not self._fitted.is_local or is_remote() or not isinstance(self._features, str):
@@ -209,16 +219,9 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         _, kind = find_column(dataset, self._features, "featuresCol")
         return isinstance(kind, VectorUDT)
 
-    def _with_columns(self, dataset: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
-        """``dataset`` with functions of the column ``MARGIN``, the only one that Python computes.
-
-        A column without a name is left out.
-        """
-        named = {name: column for name, column in columns.items() if name}
-        if not named:
-            return dataset
-        found: DataFrame = self._fitted.margins(dataset, output=MARGIN, features=self._features)
-        return found.withColumns(named).drop(MARGIN)
+    def _outputs(self) -> Mapping[str, Column]:
+        """The new columns by name, as functions of the column ``MARGIN``; without a name: none."""
+        raise NotImplementedError
 
     def _scored(self, dataset: DataFrame, *needed: str) -> tuple[DataFrame, dict[str, str]]:
         """Predictions for a summary, and the columns by Param: ``needed`` ones without a name in

@@ -11,7 +11,7 @@ import numpy as np
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vector, Vectors, VectorUDT
 from pyspark.ml.regression import RegressionModel, Regressor, _AFTSurvivalRegressionParams
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 
@@ -213,15 +213,13 @@ class AFTSurvivalRegressionModel(ServerModel, _AFTParams, RegressionModel[Vector
         scale = self.scale
         return [math.pow(-math.log1p(-p), scale) for p in self.getQuantileProbabilities()]
 
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        if self._runs_in_jvm(dataset):
-            return self.to_mllib().transform(dataset)
+    def _outputs(self) -> dict[str, Column]:
         time = F.exp(F.col(MARGIN))
         columns = {self.getPredictionCol(): time}
         if self.isDefined("quantilesCol"):
             quantiles = F.array(*(time * F.lit(factor) for factor in self._factors()))
             columns[self.getQuantilesCol()] = array_to_vector(quantiles)
-        return self._with_columns(dataset, columns)
+        return columns
 
     @classmethod
     def _of(cls, attributes: Any) -> Model:

@@ -11,10 +11,11 @@ from pyspark.ml.evaluation import RegressionEvaluator
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
-from distvec.losses import Huber, PairwiseRanking, Quantile, Softmax, row_loss
+from distvec.losses import Huber, PairwiseRanking, Poisson, Quantile, Softmax, row_loss
 from distvec.spark.ml import models
 from distvec.spark.ml.classification import LogisticRegression, LogisticRegressionModel
 from distvec.spark.ml.losses import LossEstimator, LossModel
+from distvec.spark.ml.regression import GeneralizedLinearRegression
 
 
 @row_loss
@@ -103,6 +104,22 @@ def test_rankings_and_classes(ps, rows, tmp_path):
     assert np.allclose(row.rawPrediction, expected.predictRaw(row.features), atol=1e-4)
     with pytest.raises(ValueError, match=r"no single vector .*use model\.fitted\.coefficients"):
         _ = classes.coefficients
+
+
+def test_counts_with_an_offset(ps, spark):
+    """The optimum is that of generalized linear regression."""
+    rng = np.random.default_rng(0)
+    data = [(float(rng.poisson(np.exp(a + 0.5 * b))), float(a), float(b))
+            for a, b in rng.normal(size=(80, 2))]  # fmt: skip
+    counts = spark.createDataFrame(data, ["label", "a", "b"]).coalesce(1)
+    given = {"offsetCol": "a", "featuresCol": ["b"], "tol": 1e-12}
+    model = LossEstimator(loss=Poisson(), **given).fit(counts)
+    expected = GeneralizedLinearRegression(family="poisson", **given).fit(counts)
+    found = [model.coefficients[0], model.intercept]
+    assert np.allclose(found, [expected.coefficients[0], expected.intercept], atol=1e-6)
+    assert model.predict(Vectors.dense(0.3)) == pytest.approx(
+        expected.predict(Vectors.dense(0.3)), rel=1e-5
+    )
 
 
 def test_models_stay_on_the_servers(ps, spark, tmp_path, monkeypatch):
