@@ -22,7 +22,7 @@ _SMALLER = 0.01
 
 
 class _LinearClassifier(Served):
-    """What both have: classes as numbers, and their weights."""
+    """The common part of both: classes as numbers, and their weights."""
 
     class_weight: Any
     classes_: Array

@@ -19,7 +19,7 @@ from distvec.sklearn.base import Array, Served
 
 @dataclass(frozen=True)
 class _Deviance(RowLoss):
-    """Half the deviance of any power but 1 and 2, less what depends on the label alone."""
+    """Half the deviance of any power but 1 and 2, less the terms of the label alone."""
 
     formula: ClassVar[str] = "mu^(2 - p) / (2 - p) - y mu^(1 - p) / (1 - p), mu = m or exp(m)"
     power: float
@@ -74,7 +74,7 @@ def _tweedie(power: float, *, is_log: bool) -> RowLoss:
 
 
 class _GeneralizedLinear(Served):
-    """What the three have: the fit."""
+    """The common part of the three: the fit."""
 
     alpha: float
     solver: str

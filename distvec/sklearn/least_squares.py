@@ -24,7 +24,7 @@ _SLOPES = 0.01
 
 
 class _LeastSquares(Served):
-    """What all have: targets, one or more, and the intercept that follows from means."""
+    """The common part of all: targets, one or more, and the intercept that follows from means."""
 
     def _quadratic(
         self, X: Any, y: Any, sample_weight: Any, **checks: Any
@@ -263,7 +263,7 @@ def _ridge(quadratic: Quadratic, target: int, l2: float) -> Floats:
 
 
 class _ElasticNets(_LeastSquares):
-    """What both have: the fit of an elastic net."""
+    """The common part of both: the fit of an elastic net."""
 
     alpha: float
     l1_ratio: float

@@ -70,7 +70,7 @@ class _Plan(FrameStandIn):
 
 
 def run_in_tasks(frame: DataFrame, read: Callable[[Any], Any], work: Callable[[Any], T]) -> T:
-    """What ``work(frame)`` returns, run in the first task of a barrier job over the rows.
+    """Run ``work(frame)`` in the first task of a barrier job over the rows; return its result.
 
     ``read(frame)`` reads the rows, as ``work`` does; it is called here to see which ones. Both get
     a stand-in for the frame. ``RuntimeError`` if the job fails, ``TimeoutError`` if its tasks get

@@ -65,7 +65,7 @@ def run_rank(
     work: Callable[[Any], Any],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """The function of the job: all tasks serve, and the first one yields what ``work`` returns."""
+    """The function of the job: all tasks serve, and the first one yields the result of ``work``."""
     rank = _Rank(settings, request)
     try:
         rank.meet()
@@ -125,8 +125,8 @@ class _Rank:
         if not self.number:
             authority = authority_for(None, host)
             if authority is not None:
-                nobody: ServerDirectory = None  # type: ignore[assignment]
-                self._registry = serve_registry(nobody, host, host, self._settings.token, authority)
+                none: ServerDirectory = None  # type: ignore[assignment]
+                self._registry = serve_registry(none, host, host, self._settings.token, authority)
                 pem, name = authority.tls.authority.decode(), authority.tls.name
                 told = json.dumps([pem, name, self._registry.address])
         told = self._gather(told)[0]
@@ -191,7 +191,7 @@ class _Rank:
         told = self._gather(json.dumps([tuple(one) for one in own]))
         return sorted(Descriptor(*one) for text in told for one in json.loads(text))
 
-    # --- what tasks do ----------------------------------------------------------------------------
+    # --- the work of the tasks --------------------------------------------------------------------
 
     def serve(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Read rows, and answer the first task until the session ends."""
@@ -265,7 +265,7 @@ class _Pickler(cloudpickle.Pickler):
 
 
 class Outcome(NamedTuple):
-    """What the first task returns."""
+    """The result of the first task."""
 
     value: Any
     failure: Failure | None
@@ -297,7 +297,7 @@ class CallReports:
         self.value: Reports = {}
 
     def add(self, reports: Reports) -> None:
-        """Add what a task reports."""
+        """Add the reports of a task."""
         CollectReports().addInPlace(self.value, reports)
 
     def __reduce__(self) -> Any:
@@ -363,7 +363,7 @@ class Tasks(Questions):
         """The numbers of those with rows."""
 
     def call(self, function: Any) -> list[tuple[int, Any]]:
-        """What ``function(descriptor)`` returns for each partition, in their order.
+        """The results of ``function(descriptor)`` by partition, in their order.
 
         Instead of a function a ``LossSpec``, of which evaluations are from then on.
         """
@@ -405,7 +405,7 @@ class Tasks(Questions):
         return dict(self._await(question, keys, f"tasks {{}} of a fit {missing}")[0])
 
     def run(self, work: LossSpec, request: Evaluation) -> Answers:
-        """What the tasks say, as of ``StandingTasks``."""
+        """The answers of the tasks, as ``StandingTasks`` returns them."""
         if work is not self._work:
             self._work = None
             self.call(work)
@@ -458,7 +458,7 @@ class TasksFor:
         self._tasks, self._work = tasks, work
 
     def run(self, request: Evaluation) -> tuple[list[Any], Buffer | None]:
-        """What the tasks say, in the order of the partitions, and the gradient."""
+        """The answers of the tasks, in the order of the partitions, and the gradient."""
         return self._tasks.run(self._work, request)
 
     def close(self) -> None:
@@ -540,7 +540,7 @@ class BarrierRows(PartitionedRows):
         return [found for _, found in self._tasks.call(task)]
 
     def retry_missing(self, attempt: Callable[[], T]) -> T:
-        """What ``attempt`` returns: rows are not lost without their task."""
+        """The result of ``attempt``: rows are not lost without their task."""
         return attempt()
 
     def settle(self, servers: object) -> None:

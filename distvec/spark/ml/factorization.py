@@ -92,7 +92,7 @@ class _Machine(Objective):
         return self._adjusted(v, super().hessp(x, v))
 
     def _adjusted(self, x: Any, slopes: Any) -> Any:
-        """``slopes`` with the penalty's at ``x``; 0 for what is not fitted."""
+        """``slopes`` with the penalty's at ``x``; 0 for parameters that are not fitted."""
         strength = self._params.getRegParam() if self._penalty_has_slopes else 0.0
         found = {
             name: one + strength * x[name] if strength else one for name, one in slopes.items()

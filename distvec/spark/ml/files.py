@@ -51,7 +51,7 @@ class Saved(MLWritable, Params, MLReadable[Any]):
     """Params that no file has."""
 
     _formats: ClassVar[tuple[str, ...]] = ("distvec", "mllib")
-    """What ``write().format`` takes; others than these MLlib's model writes."""
+    """Formats of ``write().format``; MLlib's model writes those that other classes lack."""
     _is_in_mllib: ClassVar[bool] = True
     """Whether MLlib has a class of this name."""
     _is_on_servers = False

@@ -248,7 +248,7 @@ class _Fits:
         self._objectives: dict[Any, Objective] = {}
         self._left = Counter(one._data_key() for one in estimators)
         self._by_tasks: dict[int, Any] = {}
-        """What fits in one barrier job returned, by number of the estimator."""
+        """Results of fits in one barrier job, by number of the estimator."""
 
     def fit(self, index: int) -> Any:
         """Return the model of the estimator with this number."""

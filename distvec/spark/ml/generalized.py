@@ -547,7 +547,7 @@ class GeneralizedLinearRegressionSummary(PredictionSummary):
         return _Totals(*self._sums(_Metrics(self._distribution).totals))
 
     def _sums(self, function: Callable[..., list[float]]) -> list[float]:
-        """Of what ``function`` finds in the rows. One Spark job."""
+        """The sums of the results of ``function`` over the rows. One Spark job."""
         offset = self._model._offset
         offsets = F.col(offset).cast("double") if offset else F.lit(0.0)
         columns = self._label, self._prediction, self._weight, offsets

@@ -35,7 +35,7 @@ _CONSTANT = 1e-14
 """A deviation that is a smaller part of the mean is rounding."""
 
 _SINGULAR = 1e-13
-"""Of the square of a pivot, of columns of deviation 1: what is less has no digit left."""
+"""The least square of a pivot, of columns of deviation 1: a smaller one has no digit left."""
 
 Working: TypeAlias = "Callable[[Block], tuple[Floats, Floats | None]]"
 """The response and the weight of each row; None: all weights are 1. ``ValueError`` for rows that
