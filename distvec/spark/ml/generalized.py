@@ -303,9 +303,7 @@ class GeneralizedLinearRegressionModel(ServerModel, _GeneralizedParams, Regressi
 
     def _about(self, dataset: DataFrame) -> tuple[Any, ...]:
         predictions, columns = self._scored(dataset, "predictionCol")
-        intercept = self.getFitIntercept()
-        values = np.append(self._local().coefficients, [self.intercept] * intercept)
-        return predictions, columns, Estimates(values, intercept, None), self
+        return predictions, columns, Estimates.of(self, self.getFitIntercept(), None), self
 
     def _null_intercept(self, dataset: DataFrame) -> float:
         """The intercept of the same model without features."""
@@ -450,7 +448,7 @@ class GeneralizedLinearRegressionSummary(PredictionSummary):
     @property
     def rank(self) -> int:
         """The number of coefficients, with the intercept."""
-        return self._estimates.values.size
+        return self._estimates.count
 
     @property
     def degreesOfFreedom(self) -> int:
@@ -596,7 +594,7 @@ class GeneralizedLinearRegressionTrainingSummary(GeneralizedLinearRegressionSumm
         names = ["Feature", "Estimate", "Std Error", "T Value", "P Value"]
         statistics = (
             self._feature_names(),
-            self._estimates.values,
+            np.asarray(self._estimates.values),
             self.coefficientStandardErrors,
             self.tValues,
             self.pValues,

@@ -282,9 +282,7 @@ class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
         )
 
     def _estimates(self, inverse_diagonal: Floats | None) -> Estimates:
-        intercept = self.getFitIntercept()
-        values = np.append(self._local().coefficients, [self.intercept] * intercept)
-        return Estimates(values, intercept, inverse_diagonal)
+        return Estimates.of(self, self.getFitIntercept(), inverse_diagonal)
 
     def _in_mllib(self) -> SparkModel:
         coefficients = self._local().coefficients
@@ -315,10 +313,20 @@ class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
 class Estimates(NamedTuple):
     """Coefficients, then the intercept if one was fitted, for statistics of them."""
 
-    values: Floats
+    count: int
+    values: Floats | None
+    """None of a model on the servers."""
     intercept: bool
     inverse_diagonal: Floats | None
     """As a ``Solution`` has it."""
+
+    @classmethod
+    def of(cls, model: ServerModel, intercept: bool, inverse_diagonal: Floats | None) -> Estimates:
+        """Those of a model."""
+        values = None
+        if model.fitted.is_local:
+            values = np.append(model.fitted.coefficients, [model.intercept] * intercept)
+        return cls(model.numFeatures + intercept, values, intercept, inverse_diagonal)
 
     def standard_errors(self, variance: float) -> Floats:
         """Of noise of this variance. ``RuntimeError`` if a solver did not factor a matrix."""
@@ -332,9 +340,9 @@ class Estimates(NamedTuple):
 
     def t_values(self, variance: float) -> Floats:
         """Quotients of values and standard errors."""
+        errors = self.standard_errors(variance)
         with np.errstate(divide="ignore", invalid="ignore"):
-            found: Floats = self.values / self.standard_errors(variance)
-        return found
+            return np.asarray(np.asarray(self.values) / errors)
 
     def p_values(self, variance: float, freedom: float) -> Floats:
         """Two-sided, by Student's t distribution; the normal one for infinite ``freedom``."""
@@ -417,7 +425,7 @@ class LinearRegressionSummary(PredictionSummary):
     def r2adj(self) -> float:
         """``r2``, adjusted to the number of coefficients."""
         rows = self.numInstances - self._estimates.intercept
-        freedom = self.numInstances - self._estimates.values.size
+        freedom = self.numInstances - self._estimates.count
         return float(1.0 - (1.0 - self.r2) * np.divide(rows, freedom))
 
     @property
@@ -433,7 +441,7 @@ class LinearRegressionSummary(PredictionSummary):
     @property
     def degreesOfFreedom(self) -> int:
         """The number of rows minus the number of coefficients and of the intercept."""
-        return self.numInstances - self._estimates.values.size
+        return self.numInstances - self._estimates.count
 
     @property
     def devianceResiduals(self) -> list[float]:

@@ -233,16 +233,25 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
     @property
     def coefficients(self) -> Vector:
         """The coefficients of a loss with one vector of parameters."""
-        if len(self._fitted.arrays) > 1 or self._fitted.arrays[0].ndim > 1:
-            raise ValueError(
-                f"a model of {self._fitted.loss} has no single vector of coefficients; use "
-                "model.fitted.coefficients"
-            )
+        self._check_single("vector of coefficients", "coefficients", len(self._fitted.arrays) == 1)
         coordinates = self._fitted.coordinates
         if coordinates is None:
             return super().coefficients
         values = self._local().arrays[0][: len(coordinates)]
         return Vectors.sparse(self.numFeatures, coordinates, values)
+
+    @property
+    def intercept(self) -> float:
+        """The intercept of a loss with one margin for each row."""
+        self._check_single("intercept", "intercept")
+        return super().intercept
+
+    def _check_single(self, name: str, attribute: str, is_single: bool = True) -> None:
+        """``ValueError`` unless there is one, as of losses with one margin for each row."""
+        if not is_single or self._fitted.arrays[0].ndim > 1:
+            raise ValueError(
+                f"a model of {self._fitted.loss} has no single {name}; use model.fitted.{attribute}"
+            )
 
     def predict(self, value: Vector) -> float:
         """Predict one row.

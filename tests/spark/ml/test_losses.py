@@ -15,7 +15,7 @@ from distvec.losses import Huber, PairwiseRanking, Poisson, Quantile, Softmax, r
 from distvec.spark.ml import models
 from distvec.spark.ml.classification import LogisticRegression, LogisticRegressionModel
 from distvec.spark.ml.losses import LossEstimator, LossModel
-from distvec.spark.ml.regression import GeneralizedLinearRegression
+from distvec.spark.ml.regression import GeneralizedLinearRegression, LinearRegression
 
 
 @row_loss
@@ -104,6 +104,8 @@ def test_rankings_and_classes(ps, rows, tmp_path):
     assert np.allclose(row.rawPrediction, expected.predictRaw(row.features), atol=1e-4)
     with pytest.raises(ValueError, match=r"no single vector .*use model\.fitted\.coefficients"):
         _ = classes.coefficients
+    with pytest.raises(ValueError, match=r"no single intercept; use model\.fitted\.intercept"):
+        _ = classes.intercept
 
 
 def test_counts_with_an_offset(ps, spark):
@@ -147,6 +149,7 @@ def test_models_stay_on_the_servers(ps, spark, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "_LOCAL_PARAMETERS", 1000)
     ps.counters.reset()
     model, other = estimator.fit(frame), huber.fit(frame)
+    line = LinearRegression(labelCol="y", solver="l-bfgs", maxIter=2, regParam=0.1).fit(frame)
     scores = [row.prediction for row in model.transform(frame).collect()]
     assert scores == [row.prediction for row in expected.transform(frame).collect()]
     part = model.fitted.coefficients[used[0] : used[0] + 1].numpy()
@@ -159,6 +162,8 @@ def test_models_stay_on_the_servers(ps, spark, tmp_path, monkeypatch):
     warm = LogisticRegression(initialModel=loaded, maxIter=1).fit(frame)
     assert LossModel.load(str(tmp_path / "other")).numFeatures == warm.numFeatures == size
     assert ps.counters.bytes_received < 8 * size  # partial results; one vector has as many
+
+    assert line.summary.degreesOfFreedom == 60 - size - 1 and 0.0 < line.summary.r2 < 1.0
 
     local = expected.coefficients.toArray()
     assert part == local[used[0]] and 0 < len(features) <= 40
