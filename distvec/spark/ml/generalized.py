@@ -448,7 +448,7 @@ class GeneralizedLinearRegressionSummary(PredictionSummary):
     @property
     def rank(self) -> int:
         """The number of coefficients, with the intercept."""
-        return self._estimates.count
+        return self._estimates.rank
 
     @property
     def degreesOfFreedom(self) -> int:

@@ -313,7 +313,8 @@ class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
 class Estimates(NamedTuple):
     """Coefficients, then the intercept if one was fitted, for statistics of them."""
 
-    count: int
+    rank: int
+    """Their number."""
     values: Floats | None
     """None of a model on the servers."""
     intercept: bool
@@ -425,7 +426,7 @@ class LinearRegressionSummary(PredictionSummary):
     def r2adj(self) -> float:
         """``r2``, adjusted to the number of coefficients."""
         rows = self.numInstances - self._estimates.intercept
-        freedom = self.numInstances - self._estimates.count
+        freedom = self.numInstances - self._estimates.rank
         return float(1.0 - (1.0 - self.r2) * np.divide(rows, freedom))
 
     @property
@@ -441,7 +442,7 @@ class LinearRegressionSummary(PredictionSummary):
     @property
     def degreesOfFreedom(self) -> int:
         """The number of rows minus the number of coefficients and of the intercept."""
-        return self.numInstances - self._estimates.count
+        return self.numInstances - self._estimates.rank
 
     @property
     def devianceResiduals(self) -> list[float]:
