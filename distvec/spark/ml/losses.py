@@ -149,8 +149,8 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
     -----
     It minimizes the weighted mean of the loss plus ``regParam`` times the elastic net of the
     coefficients. Predictions are labels as the loss predicts them: a class, a mean, a quantile. If
-    it predicts no labels, as for rankings, predictions are margins. They are those of rows without
-    an offset, such as the counts of one year.
+    it predicts no labels, as for rankings, predictions are margins. They leave the
+    offset out, as counts of one year do.
 
     With ``compact``, only features that occur in the rows have parameters, as in ``Objective``. The
     other coefficients are 0, so memory depends on the data and not on the number of features.
