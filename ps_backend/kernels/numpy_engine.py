@@ -344,7 +344,7 @@ _TRIANGLES = 4
 """Triangles that a chunk has rows for, where it is made one: else joining them costs as much."""
 _SLICE_WORK = 1 << 24
 """Elements computed that a thread goes on for without a pause: some 50 ms."""
-_ALONE = 1 << 18
+_ALONE = 1 << 19
 """Elements computed that are not worth a second thread."""
 _FEW_ELEMENTS = 1 << 16
 """Of all values together, for which no memory is used again: it costs more than it saves."""
@@ -440,10 +440,13 @@ class NumpyKernel:
     def _walks(self, job: SweepRun) -> list[BlockWorker]:
         """One for each thread."""
         blocks = -(-job.length // job.block_size)
-        is_alone = self._has_threads or self._work * job.length <= _ALONE
-        threads = 1 if is_alone else min(thread_count(), blocks)
+        threads = self._thread_count(job.length, blocks)
         cuts = [blocks * part // threads for part in range(threads + 1)]
         return [BlockWorker(job, low, high) for low, high in pairwise(cuts)]
+
+    def _thread_count(self, length: int, blocks: int) -> int:
+        is_alone = self._has_threads or self._work * length <= _ALONE
+        return 1 if is_alone else max(1, min(thread_count(), blocks))
 
     def _run(self, walks: Sequence[BlockWorker], chunks: int, pause: Pause) -> None:
         """To their ends, with a pause after so many chunks of each."""
@@ -470,7 +473,7 @@ class NumpyKernel:
         if self._few is not None and length <= self._few.most:
             return _ITEM_BYTES * _FEW_ELEMENTS
         blocks = -(-length // block_size)
-        threads = max(1, min(thread_count(), blocks))
+        threads = self._thread_count(length, blocks)
         scratch = sum(value.row_bytes for value in self._recipe.scratch)
         if not self._is_flat:
             scratch += _ITEM_BYTES * self._width
