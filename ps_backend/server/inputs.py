@@ -303,7 +303,7 @@ class GatherInput(Source):
         self._length = self._home.type.space.length
         ranges = self._home.ranges
         self._starts = np.array([low for _, low, _ in ranges[1:]], np.int64)
-        verify_range(self._index, self._length)
+        verify_range(self._index, self._length, index.extremes if len(self._index) else None)
         self.streams = any(server != session.index for server, _, _ in ranges)
         size = self._home.type.nbytes
         named = len(self._index) * (_INDEX_BYTES + self.row_bytes)

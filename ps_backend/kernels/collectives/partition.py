@@ -73,11 +73,16 @@ def _load_loops_of_collectives() -> None:
     _loops_of_collectives()[0].set()
 
 
-def verify_range(indices: npt.NDArray[np.int64], length: int) -> None:
-    """``IndexError`` naming the first index that is not one of ``-length .. length-1``."""
+def verify_range(
+    indices: npt.NDArray[np.int64], length: int, ends: tuple[int, int] | None = None
+) -> None:
+    """``IndexError`` naming the first index that is not one of ``-length .. length-1``.
+
+    ``ends``: the least and the greatest one, if they are known.
+    """
     if not len(indices):
         return
-    least, greatest = extremes(indices)
+    least, greatest = ends or extremes(indices)
     if least < -length or greatest >= length:
         bad = indices[(indices < -length) | (indices >= length)][0]
         raise IndexError(f"index {bad} is out of range for length {length}")
@@ -179,8 +184,11 @@ _ADDED = (np.dtype(np.float64), np.dtype(np.int64))
 """Dtypes of which a loop that adds is compiled."""
 
 
-_NEAR_BYTES = 1 << 23
-"""Elements of so many bytes are in the caches, or come there in order."""
+_NEAR_BYTES = 1 << 20
+"""Elements of so many bytes are in a processor's own caches."""
+_SAMPLES = 64
+_PAGE_BYTES = 1 << 12
+"""Indices that name elements of one page, one after the other, find them in the caches."""
 
 
 def take(source: Array, low: int, wanted: Array, out: Array, length: int = 0) -> None:
@@ -191,15 +199,19 @@ def take(source: Array, low: int, wanted: Array, out: Array, length: int = 0) ->
     if source.ndim == 1 and is_worth_compiling(len(wanted)):
         from ps_backend.kernels.collectives import compiled
 
-        is_near = source.nbytes <= _NEAR_BYTES
-        if not is_near:
-            least, greatest = compiled.extremes(wanted)
-            is_near = (greatest - least) * source.itemsize <= _NEAR_BYTES
+        is_near = source.nbytes <= _NEAR_BYTES or _is_in_order(wanted, source.itemsize)
         loop = compiled.take if is_near else compiled.take_far
         loop(plain(source), low, wanted, length, plain(out))
         return
     wanted = _from_zero(wanted.astype(np.int64, copy=False), length)
     np.take(source, wanted - low if low else wanted, axis=0, out=out, mode="clip")  # "raise" copies
+
+
+def _is_in_order(wanted: Array, size: int) -> bool:
+    """Whether most indices of a sample name elements, of ``size`` bytes, near those before."""
+    some = slice(None, None, max(1, len(wanted) // _SAMPLES))
+    moves = np.abs(wanted[1:][some] - wanted[:-1][some]) * size
+    return 2 * np.count_nonzero(moves < _PAGE_BYTES) > len(moves)
 
 
 def _from_zero(wanted: Array, length: int) -> Array:

@@ -45,8 +45,8 @@ class Phase:
     call: CollectiveCall
     here: int
     count: int
-    inputs: Sequence[Array]
-    """This server's parts, which nobody may write to; of length 0 where it holds none."""
+    buffers: Sequence[Buffer]
+    """This server's parts of the inputs; of length 0 where it holds none."""
     outputs: Mapping[int, Array]
     """This server's parts of the arrays that are made, by number: in the last phase alone."""
     workspace: Workspace
@@ -60,6 +60,11 @@ class Phase:
     """What the client keeps, by number, to be put here in the last phase. What the first of
     ``servers`` puts here counts."""
     _scratch: list[MemoryBlock] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> Sequence[Array]:
+        """The arrays of ``buffers``, which nobody may write to."""
+        return [buffer.array for buffer in self.buffers]
 
     @property
     def servers(self) -> list[int]:

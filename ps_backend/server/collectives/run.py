@@ -60,7 +60,7 @@ class ReadyPhase:
             call=self.call,
             here=session.index,
             count=session.servers,
-            inputs=[buffer.array for buffer in self.inputs],
+            buffers=self.inputs,
             outputs={number: buffer.array for number, buffer in made.items()},
             workspace=self.workspace,
             memory=session.store.memory,

@@ -26,13 +26,20 @@ _PIECE = 1 << 20
 """Rows that are copied without a pause."""
 
 
-def leave_pairs(phase: Phase, index: Array, values: Array | None, space: Space) -> None:
+def leave_pairs(
+    phase: Phase,
+    index: Array,
+    values: Array | None,
+    space: Space,
+    ends: tuple[int, int] | None = None,
+) -> None:
     """Group ``index``, into an array over ``space``, and ``values`` with it.
 
-    Raises ``IndexError`` naming the first index here that is out of range, ``OutOfBudget``.
+    ``ends``: the least and the greatest index, if they are known. Raises ``IndexError`` naming the
+    first index here that is out of range, ``OutOfBudget``.
     """
     count = len(index)
-    verify_range(index, space.length)
+    verify_range(index, space.length, ends)
     starts = np.array([phase.range_of(space, k)[0] for k in range(1, phase.count)], np.int64)
     kind = np.int32 if count <= np.iinfo(np.int32).max else np.int64
     places = phase.scratch(count, kind)
@@ -89,12 +96,12 @@ _APPLIED = 1 << 20
 
 def _leave(phase: Phase) -> None:
     _, has_base = phase.params
-    index, *values = phase.inputs[has_base:]
-    made = phase.call.types.made
+    index, *values = phase.buffers[has_base:]
+    made, ends = phase.call.types.made, index.extremes if len(index.array) else None
     if _is_alone(phase):
-        verify_range(index, made.space.length)
+        verify_range(index.array, made.space.length, ends)
         return
-    leave_pairs(phase, index, values[0] if values else None, made.space)
+    leave_pairs(phase, index.array, values[0].array if values else None, made.space, ends)
 
 
 def _apply(phase: Phase) -> None:

@@ -272,7 +272,7 @@ def _prepare(
     store = session.store
     store.refuse_taken(parts)
     _refuse_large_partials(session, calls)
-    made = {number: store.get(donors[number], parts[number]) for number in donors}
+    made = {n: store.get(donor, parts[n]).successor() for n, donor in donors.items()}
     fresh = {number: part for number, part in parts.items() if number not in donors}
     made |= zip(fresh, store.new(fresh.values(), "the program"), strict=True)
     by_collectives = {number for collective in (*before, *after) for number in collective.made}

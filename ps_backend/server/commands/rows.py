@@ -168,7 +168,7 @@ def _add(session: ServerSession, body: pb.Write, part: Part, payload: Payload) -
     given_away = [number] if body.donate else []
     with store.writing(given_away) as own:
         if own:
-            target = source
+            target = source.successor()
         else:
             (target,) = store.new([part], what)
             np.copyto(target.array, source.array)

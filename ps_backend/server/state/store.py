@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ps_backend.errors import BufferLost, InvalidProgram, OutOfBudget
+from ps_backend.kernels.collectives.partition import extremes
 from ps_backend.program.types import ArrayType
 from ps_backend.server.state.files import Pins
 from ps_backend.server.state.memory import Memory, MemoryBlock
@@ -160,11 +161,23 @@ class Buffer:
     part: Part
     block: MemoryBlock
     array: np.ndarray
+    _extremes: tuple[int, int] | None = None
 
     @classmethod
     def over(cls, part: Part, block: MemoryBlock) -> Buffer:
         """A buffer over ``block``, which has the size of ``part``."""
         return cls(part, block, block.array(part.type.dtype, part.shape))
+
+    @property
+    def extremes(self) -> tuple[int, int]:
+        """The least and the greatest of at least one index: found once, as it never changes."""
+        if self._extremes is None:
+            self._extremes = extremes(self.array)
+        return self._extremes
+
+    def successor(self) -> Buffer:
+        """Another buffer, of the same type, in this memory: what is here is written over."""
+        return Buffer(self.part, self.block, self.array)
 
     def copy_into(self, target: Buffer) -> None:
         """Copy the values."""
