@@ -65,6 +65,20 @@ def test_out_of_range(ps: dv.Session, bad: int) -> None:
         x[ps.array([5, bad, 9000])].persist()
 
 
+@pytest.mark.parametrize("length", [10, 1 << 18])  # memory of long arrays is written over
+@pytest.mark.parametrize("is_pushed", [False, True])
+def test_changed_indices_are_checked_again(ps: dv.Session, length: int, is_pushed: bool) -> None:
+    x, i = ps.arange(length).persist(), ps.arange(length).copy()
+    assert int(x[i].max()) == length - 1
+    if is_pushed:
+        i.push([0], [length])
+    else:
+        i += 1
+        dv.evaluate(i)
+    with pytest.raises(IndexError, match=f"index {length} is out of range for length {length}"):
+        x[i].persist()
+
+
 def test_a_random_permutation_costs_one_message_and_16_bytes_for_each_that_moves(
     ps: dv.Session,
 ) -> None:
