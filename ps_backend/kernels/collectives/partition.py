@@ -211,7 +211,7 @@ def _is_in_order(wanted: Array, size: int) -> bool:
     """Whether most indices of a sample name elements, of ``size`` bytes, near those before."""
     some = slice(None, None, max(1, len(wanted) // _SAMPLES))
     moves = np.abs(wanted[1:][some] - wanted[:-1][some]) * size
-    return 2 * np.count_nonzero(moves < _PAGE_BYTES) > len(moves)
+    return bool(2 * np.count_nonzero(moves < _PAGE_BYTES) > len(moves))
 
 
 def _from_zero(wanted: Array, length: int) -> Array:
