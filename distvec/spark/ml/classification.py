@@ -367,16 +367,16 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
     @property
     def interceptVector(self) -> Vector:
         """The intercepts."""
-        return Vectors.dense(np.atleast_1d(self._fitted.intercept))
+        return Vectors.dense(np.atleast_1d(self.fitted.intercept))
 
     @property
     def numClasses(self) -> int:
         """The number of classes."""
-        return int(self._fitted.arrays[0].shape[1]) if self._is_multinomial else 2
+        return int(self.fitted.arrays[0].shape[1]) if self._is_multinomial else 2
 
     @property
     def _is_multinomial(self) -> bool:
-        return bool(self._fitted.arrays[0].ndim == 2)
+        return bool(self.fitted.arrays[0].ndim == 2)
 
     def _check_binomial(self, name: str, other: str) -> None:
         if self._is_multinomial:

@@ -148,7 +148,7 @@ class KMeansModel(ServerModel, _ClusterParams, SparkModel):
 
     Parameters
     ----------
-    fitted : Model
+    fitted : Model, optional
         The centers.
 
     Examples
@@ -159,6 +159,7 @@ class KMeansModel(ServerModel, _ClusterParams, SparkModel):
     (4, 2, 40)
     """
 
+    _formats = ("distvec", "mllib", "pmml")
     _clusters: Clusters
 
     def setFeaturesCol(self, value: str) -> Self:
@@ -199,7 +200,7 @@ class KMeansModel(ServerModel, _ClusterParams, SparkModel):
         list of array
             One array for each cluster.
         """
-        return list(np.ascontiguousarray(self._fitted.coefficients.T))
+        return list(np.ascontiguousarray(self.fitted.coefficients.T))
 
     def predict(self, value: Vector) -> int:
         """Predict the cluster of one row.
@@ -215,7 +216,7 @@ class KMeansModel(ServerModel, _ClusterParams, SparkModel):
             The number of the cluster.
         """
         rows = Rows(np.asarray(value.toArray(), np.float64)[None], np.zeros(1))
-        return int(nearest(rows, self._fitted.arrays[0], self._measure).places[0])
+        return int(nearest(rows, self.fitted.arrays[0], self._measure).places[0])
 
     def __repr__(self) -> str:
         return (

@@ -459,7 +459,7 @@ class FMClassificationModel(_MachineModel, ProbabilisticClassificationModel):
 
     Parameters
     ----------
-    fitted : Model
+    fitted : Model, optional
         The parameters, with the loss ``FactorizationMachine``.
 
     Notes
@@ -593,7 +593,7 @@ class FMRegressionModel(_MachineModel, RegressionModel[Vector]):
 
     Parameters
     ----------
-    fitted : Model
+    fitted : Model, optional
         The parameters, with the loss ``FactorizationMachine``.
 
     Notes

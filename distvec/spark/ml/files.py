@@ -128,7 +128,7 @@ class Writer(GeneralMLWriter):
         ----------
         source : {"distvec", "mllib", "pmml"}
             With "mllib", pyspark and Scala load the directory. Params that MLlib lacks are left
-            out. "pmml" is for models of ``LinearRegression``.
+            out. "pmml" is for models of ``LinearRegression`` and ``KMeans``.
 
         Returns
         -------

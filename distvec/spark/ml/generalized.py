@@ -217,7 +217,7 @@ class GeneralizedLinearRegressionModel(ServerModel, _GeneralizedParams, Regressi
 
     Parameters
     ----------
-    fitted : Model
+    fitted : Model, optional
         The parameters, with the loss ``Squared``.
 
     Examples
@@ -228,7 +228,7 @@ class GeneralizedLinearRegressionModel(ServerModel, _GeneralizedParams, Regressi
     (4, 0.427)
     """
 
-    def __init__(self, fitted: Model) -> None:
+    def __init__(self, fitted: Model | None = None) -> None:
         super().__init__(fitted)
         self._inverse_diagonal: Floats | None = None
         self._iterations = 0

@@ -198,7 +198,7 @@ class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
 
     Parameters
     ----------
-    fitted : Model
+    fitted : Model, optional
         The parameters, with the loss ``Squared``.
     scale : float, default 1.0
         The scale of the residuals of Huber's loss.
@@ -218,7 +218,7 @@ class LinearRegressionModel(ServerModel, _LinearParams, RegressionModel[Any]):
 
     _formats = ("distvec", "mllib", "pmml")
 
-    def __init__(self, fitted: Model, scale: float = 1.0) -> None:
+    def __init__(self, fitted: Model | None = None, scale: float = 1.0) -> None:
         super().__init__(fitted)
         self._scale = scale
         self._inverse_diagonal: Floats | None = None

@@ -204,7 +204,7 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
 
     Parameters
     ----------
-    fitted : Model
+    fitted : Model, optional
         The parameters, with the loss.
 
     Notes
@@ -226,15 +226,13 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
     """
 
     def __repr__(self) -> str:
-        return (
-            f"LossModel: uid={self.uid}, loss={self._fitted.loss}, numFeatures={self.numFeatures}"
-        )
+        return f"LossModel: uid={self.uid}, loss={self.fitted.loss}, numFeatures={self.numFeatures}"
 
     @property
     def coefficients(self) -> Vector:
         """The coefficients of a loss with one vector of parameters."""
-        self._check_single("vector of coefficients", "coefficients", len(self._fitted.arrays) == 1)
-        coordinates = self._fitted.coordinates
+        self._check_single("vector of coefficients", "coefficients", len(self.fitted.arrays) == 1)
+        coordinates = self.fitted.coordinates
         if coordinates is None:
             return super().coefficients
         values = self._local().arrays[0][: len(coordinates)]
@@ -248,9 +246,9 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
 
     def _check_single(self, name: str, attribute: str, is_single: bool = True) -> None:
         """``ValueError`` unless there is one, as of losses with one margin for each row."""
-        if not is_single or self._fitted.arrays[0].ndim > 1:
+        if not is_single or self.fitted.arrays[0].ndim > 1:
             raise ValueError(
-                f"a model of {self._fitted.loss} has no single {name}; use model.fitted.{attribute}"
+                f"a model of {self.fitted.loss} has no single {name}; use model.fitted.{attribute}"
             )
 
     def predict(self, value: Vector) -> float:
@@ -273,7 +271,7 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
     @property
     def _predicts(self) -> bool:
         """Whether the loss predicts labels."""
-        loss, row = self._fitted.loss, () if self._fitted.arrays[0].ndim == 1 else (2,)
+        loss, row = self.fitted.loss, () if self.fitted.arrays[0].ndim == 1 else (2,)
         try:
             loss.predictions(np.zeros((0, *row)))
         except NotImplementedError:
@@ -281,7 +279,7 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
         return True
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        fitted, features = self._fitted, self._features
+        fitted, features = self.fitted, self._features
         raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
         if raw:
             dataset = fitted.margins(dataset, output=raw, features=features)
@@ -328,10 +326,10 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
     @property
     def _is_on_servers(self) -> bool:  # type: ignore[override]
         """Also a compact model, which no frame of MLlib's has, is in files of distvec."""
-        return not self._fitted.is_local or self._fitted.coordinates is not None
+        return not self.fitted.is_local or self.fitted.coordinates is not None
 
     def _attributes(self) -> dict[str, Any]:
-        model = self._fitted
+        model = self.fitted
         return {
             "loss": encode_loss(model.loss),
             "intercept": model.has_intercept,
@@ -342,7 +340,7 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
     def _data(self, session: SparkSession) -> DataFrame:
         """A row for each parameter."""
         rows = []
-        for one, array in zip(self._fitted.loss.parameters, self._local().arrays, strict=True):
+        for one, array in zip(self.fitted.loss.parameters, self._local().arrays, strict=True):
             values = np.asarray(array, np.float64)
             rows.append((one.name, list(values.shape), values.ravel().tolist()))
         return session.createDataFrame(rows, "name string, shape array<long>, values array<double>")

@@ -48,7 +48,7 @@ _LOCAL_PARAMETERS = 1 << 24
 class ServerModel(KeywordParams, HasFeatures, Saved):
     """A model with the Params of its estimator, and parameters in memory or on the servers."""
 
-    def __init__(self, fitted: Model) -> None:
+    def __init__(self, fitted: Model | None = None) -> None:
         super().__init__()
         self._fitted = fitted
         self._training: Training | None = None
@@ -56,6 +56,11 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
     @property
     def fitted(self) -> Model:
         """The model as distvec's own class, with parameters in memory or on the servers."""
+        if self._fitted is None:
+            raise ValueError(
+                f"this {type(self).__name__} has no parameters; make one by fit() of the "
+                "estimator, load() or from_mllib()"
+            )
         return self._fitted
 
     @property
@@ -66,12 +71,12 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
     @property
     def intercept(self) -> float:
         """The intercept."""
-        return float(self._fitted.intercept)
+        return float(self.fitted.intercept)
 
     @property
     def numFeatures(self) -> int:
         """The number of features."""
-        return self._fitted.num_features
+        return self.fitted.num_features
 
     def nonZeros(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Return the coefficients that are not zero.
@@ -86,7 +91,7 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         -----
         Of a model on the servers, only these are copied to the driver.
         """
-        model, known = self._fitted, self._fitted.coordinates
+        model, known = self.fitted, self.fitted.coordinates
         if known is None:
             table = as_arrays(model.coefficients, model.loss.parameters)[0]
         else:
@@ -159,10 +164,10 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
 
     @property
     def _is_on_servers(self) -> bool:  # type: ignore[override]
-        return not self._fitted.is_local
+        return not self.fitted.is_local
 
     def _save_from_servers(self, path: str) -> None:
-        self._fitted.save(open_store(path).url)
+        self.fitted.save(open_store(path).url)
 
     def _in_mllib(self) -> SparkModel:
         """MLlib's model with the same parameters, without Params."""
@@ -179,8 +184,8 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
 
     def _local(self) -> Model:
         """The model in memory; ``ValueError`` if it is on the servers."""
-        if self._fitted.is_local:
-            return self._fitted
+        if self.fitted.is_local:
+            return self.fitted
         raise ValueError(
             f"the model of {self.numFeatures:,} features is on the servers; read a slice, "
             "model.fitted.coefficients[:1000].numpy(), or all of it: model.fitted.numpy()"
@@ -209,12 +214,12 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
         named = {name: column for name, column in self._outputs().items() if name}
         if not named:
             return dataset
-        found: DataFrame = self._fitted.margins(dataset, output=MARGIN, features=self._features)
+        found: DataFrame = self.fitted.margins(dataset, output=MARGIN, features=self._features)
         return found.withColumns(named).drop(MARGIN)
 
     def _runs_in_jvm(self, dataset: DataFrame) -> bool:
         """Whether MLlib's model can transform ``dataset``, without Python in the executors."""
-        if not self._fitted.is_local or is_remote() or not isinstance(self._features, str):
+        if not self.fitted.is_local or is_remote() or not isinstance(self._features, str):
             return False
         _, kind = find_column(dataset, self._features, "featuresCol")
         return isinstance(kind, VectorUDT)

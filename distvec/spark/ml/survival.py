@@ -116,7 +116,7 @@ class AFTSurvivalRegressionModel(ServerModel, _AFTParams, RegressionModel[Vector
 
     Parameters
     ----------
-    fitted : Model
+    fitted : Model, optional
         The parameters, with the loss ``Weibull``.
 
     Notes
@@ -173,7 +173,7 @@ class AFTSurvivalRegressionModel(ServerModel, _AFTParams, RegressionModel[Vector
     @property
     def scale(self) -> float:
         """The scale: the reciprocal of the shape of the Weibull distribution."""
-        return math.exp(float(self._fitted.arrays[1][0]))
+        return math.exp(float(self.fitted.arrays[1][0]))
 
     def __repr__(self) -> str:
         return f"AFTSurvivalRegressionModel: uid={self.uid}, numFeatures={self.numFeatures}"

@@ -70,7 +70,7 @@ def test_nearest_centers_and_sums_are_those_of_numpy(measure, layout):
     assert sums.value == pytest.approx(weights @ found.costs)
 
 
-def test_pyspark_s_own_values(ps, spark):
+def test_pyspark_s_own_values(ps, spark, tmp_path):
     rows = [
         [-0.1, -0.05],
         [-0.01, -0.1],
@@ -93,6 +93,9 @@ def test_pyspark_s_own_values(ps, spark):
     assert summary.cluster.columns == ["prediction"] and summary.cluster.count() == 6
     assert summary.predictions.columns == ["weight", "features", "prediction"]
     assert model.numFeatures == 2 and model.predict(Vectors.dense(0.0, 5.0)) == 1
+    model.write().format("pmml").save(str(tmp_path / "pmml"))
+    (part,) = (tmp_path / "pmml").glob("part-*")
+    assert "<ClusteringModel" in part.read_text()
 
 
 def test_draws_do_not_depend_on_partitions(ps, spark, blobs):
