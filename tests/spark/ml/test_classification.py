@@ -289,3 +289,47 @@ def test_support_vectors(ps, frames, tmp_path):
     assert model.summary().totalIterations > 0 and not loaded.hasSummary
     with pytest.raises(ValueError, match=r"labels 0 and 1, got \[0.0, 1.0, 2.0\]"):
         LinearSVC().fit(frames["three"])
+
+
+@pytest.mark.parametrize("steps", [1, 5, 10])
+def test_few_steps_of_support_vectors_are_those_of_mllib(ps, frames, steps):
+    """Their result depends on the steps, of which MLlib's search takes odd ones."""
+    frame = frames["two"].withColumn("c", F.rand(1)).cache()
+    params = {"maxIter": steps, "regParam": 0.01, "weightCol": "c"}
+    ours, his = LinearSVC(**params).fit(frame), classification.LinearSVC(**params).fit(frame)
+    assert np.allclose(ours.coefficients.toArray(), his.coefficients.toArray(), atol=1e-9)
+    assert ours.intercept == pytest.approx(his.intercept, abs=1e-9)
+    history = ours.summary().objectiveHistory
+    assert history == pytest.approx(his.summary().objectiveHistory[: len(history)], abs=1e-10)
+    other = LinearSVC(optimizer="L-BFGS", **params).fit(frame)
+    assert not np.allclose(other.coefficients.toArray(), his.coefficients.toArray(), atol=1e-6)
+    frame.unpersist()
+
+
+def test_common_number_of_bounded_intercepts_is_that_of_mllib(ps, frames):
+    """The loss does not determine it."""
+    uneven = frames["three"].filter("label > 0 or rand(1) < 0.5")
+    params = {
+        "regParam": 0.01,
+        "lowerBoundsOnCoefficients": Matrices.dense(3, 4, range(12)),
+        "upperBoundsOnIntercepts": Vectors.dense(0.0, -0.5, np.inf),
+    }
+    ours = LogisticRegression(**params).fit(uneven)
+    his = classification.LogisticRegression(**params).fit(uneven)
+    assert np.allclose(ours.coefficientMatrix.toArray(), his.coefficientMatrix.toArray(), atol=1e-6)
+    assert np.allclose(ours.interceptVector.toArray(), his.interceptVector.toArray(), atol=1e-6)
+    history = ours.summary.objectiveHistory
+    assert history == pytest.approx(his.summary.objectiveHistory, abs=1e-9)
+
+
+def test_attributes_of_several_classes_and_of_empty_models(ps, frames):
+    model = LogisticRegression(family="multinomial", maxIter=1).fit(frames["two"])
+    with pytest.raises(ValueError, match="contain a matrix of coefficients, use coefficientMatrix"):
+        _ = model.coefficients
+    with pytest.raises(ValueError, match="contain a vector of intercepts, use interceptVector"):
+        _ = model.intercept
+    empty = LinearSVCModel()
+    with pytest.raises(TypeError, match="must be a DataFrame"):
+        empty.evaluate("")
+    with pytest.raises(ValueError, match="this LinearSVCModel has no parameters"):
+        _ = empty.coefficients
