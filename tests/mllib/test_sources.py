@@ -1,0 +1,60 @@
+"""The runner of other projects' tests: changed imports, and the list of expected failures."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the tests are those of pyspark")
+
+from tests.mllib import plugin
+from tests.mllib.sources import change_imports, write_pyspark_tests
+
+BEFORE = """
+from pyspark.ml.classification import (
+    GBTClassifier,  # not ours
+    LinearSVC as SVC,
+)
+from pyspark.ml.linalg import Vectors
+
+def later():
+    from pyspark.ml.clustering import KMeans
+    from .classification import LinearSVC
+"""
+AFTER = """
+from pyspark.ml.classification import GBTClassifier; from distvec.spark.ml.classification import LinearSVC as SVC
+from pyspark.ml.linalg import Vectors
+
+def later():
+    from distvec.spark.ml.clustering import KMeans
+    from .classification import LinearSVC
+"""  # noqa: E501
+
+
+def test_only_imports_of_our_classes_change():
+    assert change_imports(BEFORE) == AFTER
+
+
+def test_sources_come_with_pyspark_and_from_a_checkout(tmp_path):
+    write_pyspark_tests(None, tmp_path / "installed")
+    package = tmp_path / "installed/pyspark_ml_tests"
+    assert "distvec.spark.ml.classification" in (package / "test_classification.py").read_text()
+    parity = (package / "connect/test_parity_classification.py").read_text()
+    assert "from pyspark_ml_tests.test_classification import" in parity
+    checkout = tmp_path / "spark/python/pyspark/ml/tests"
+    checkout.mkdir(parents=True)
+    (checkout / "test_one.py").write_text(BEFORE)
+    write_pyspark_tests(tmp_path / "spark", tmp_path / "written")
+    assert (tmp_path / "written/pyspark_ml_tests/test_one.py").read_text() == AFTER
+
+
+def test_each_expected_failure_has_a_reason(tmp_path, monkeypatch):
+    known = tmp_path / "known.txt"
+    known.write_text("# A reason,\n# long.\na::b\nc::d\n\n# Another.\ne::f\n")
+    monkeypatch.setattr(plugin, "LIST", known)
+    assert plugin.expected_failures() == {
+        "a::b": "A reason, long.",
+        "c::d": "A reason, long.",
+        "e::f": "Another.",
+    }
+    monkeypatch.undo()
+    assert all(plugin.expected_failures().values())
