@@ -98,7 +98,12 @@ def keyed_rows(batch: pa.RecordBatch, names: Sequence[str], values: str | None) 
     if other.size:
         reason = f"rows have other numbers of {values} than of {names[0]}; give one a key"
         raise BadRow(int(other[0]), reason)
-    return KeyedRows(lengths, keys, numbers.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    found: Floats = numbers.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    bad = np.flatnonzero(~np.isfinite(found))
+    if bad.size:
+        reason = f"{values} has {found[bad[0]]}; values are finite: drop such rows, or fill them"
+        raise BadRow(_row_of(int(bad[0]), lengths), reason)
+    return KeyedRows(lengths, keys, found)
 
 
 def _keys_of_columns(batch: pa.RecordBatch, names: Sequence[str]) -> KeyedRows:

@@ -255,8 +255,9 @@ class KeyedObjective:
         ------
         OutOfBudget
             If there is no room for new keys.
-        PythonException
-            Raised by Spark for invalid rows.
+        ValueError
+            For a row that cannot be used; it names the row. Without ``exactly_once``, rows before
+            it have been learned.
         """
         rows = self._given(data)
         if not epochs >= 1:
@@ -284,6 +285,11 @@ class KeyedObjective:
         -------
         TrainingProgress
             Loss and AUC. No weight changes, and no key is inserted.
+
+        Raises
+        ------
+        ValueError
+            For a row that cannot be used; it names the row.
         """
         began = time.monotonic()
         return self._progress(self._over(self._given(data), None, learns=False), began)
@@ -379,6 +385,8 @@ class KeyedObjective:
         seen = PassStatistics.zero()
         for row in rows.mapInArrow(task, SCHEMA).collect():
             seen += PassStatistics.of_row(row)
+        if seen.error:
+            raise ValueError(seen.error)
         return seen
 
     def _progress(self, seen: PassStatistics, began: float) -> TrainingProgress:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
+from pyspark import TaskContext
 
 from distvec.keyed.array import KeyedArray
 from distvec.losses.labels import LabelRule, classes
@@ -22,7 +23,10 @@ _BINS = 512
 """Of margins, for the area under the curve: from -8 to 8, and those beyond."""
 _MOST_MARGIN = 8.0
 
-SCHEMA = "rows long, weight double, loss double, negative array<double>, positive array<double>"
+SCHEMA = (
+    "rows long, weight double, loss double, negative array<double>, positive array<double>, "
+    "error string"
+)
 """Of ``PassStatistics`` as a DataFrame's row."""
 
 
@@ -35,6 +39,8 @@ class PassStatistics:
     loss: float
     negative: Floats
     positive: Floats
+    error: str = ""
+    """The place of a row that cannot be used, and why."""
 
     @classmethod
     def zero(cls) -> PassStatistics:
@@ -56,8 +62,14 @@ class PassStatistics:
         return cls(len(rows), rows.weight_sum, loss, negative, positive)
 
     def __add__(self, other: PassStatistics) -> PassStatistics:
-        sums = (getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
-        return PassStatistics(*sums)
+        return PassStatistics(
+            self.rows + other.rows,
+            self.weight + other.weight,
+            self.loss + other.loss,
+            self.negative + other.negative,
+            self.positive + other.positive,
+            self.error or other.error,
+        )
 
     @property
     def mean_loss(self) -> float:
@@ -78,12 +90,13 @@ class PassStatistics:
             name: pa.array([getattr(self, name).tolist()], pa.list_(pa.float64()))
             for name in ("negative", "positive")
         }
-        return pa.RecordBatch.from_pydict(sums | bins)
+        return pa.RecordBatch.from_pydict(sums | bins | {"error": pa.array([self.error])})
 
     @classmethod
     def of_row(cls, row: Any) -> PassStatistics:
         """Of a row of ``SCHEMA``."""
-        return cls(row.rows, row.weight, row.loss, np.array(row.negative), np.array(row.positive))
+        histograms = np.array(row.negative), np.array(row.positive)
+        return cls(row.rows, row.weight, row.loss, *histograms, row.error)
 
 
 @dataclass(frozen=True)
@@ -171,19 +184,34 @@ class Pass:
     learns: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For ``mapInArrow``: a row with the statistics."""
-        found, signs = PassStatistics.zero(), self.loss.labels == "signs"
+        """For ``mapInArrow``: a row with the statistics.
+
+        After a row that cannot be used, the rest is read and ignored.
+        """
+        found, count = PassStatistics.zero(), 0
         for batch in batches:
-            for keys, rows in self.reading.minibatches(batch):
-                arrays = self.parameters.pull(keys)
-                margins = np.zeros(len(rows))
-                if signs:
-                    margins = self.loss.scores(rows, arrays, intercept=False)
-                sums = self.loss.sums(rows, arrays, intercept=False)
-                found += PassStatistics.of(rows, sums.value, margins, signs=signs)
-                if self.learns:
-                    self.parameters.step(keys, rows, sums.gradients, self.round)
+            try:
+                if not found.error:
+                    found += self._learn(batch)
+            except BadRow as bad:
+                context: Any = TaskContext.get()
+                place = f"partition {context.partitionId()}, row {count + bad.row}"
+                found = replace(found, error=f"{place}: {bad.reason}")
+            count += batch.num_rows
         yield found.as_arrow()
+
+    def _learn(self, batch: pa.RecordBatch) -> PassStatistics:
+        found, signs = PassStatistics.zero(), self.loss.labels == "signs"
+        for keys, rows in self.reading.minibatches(batch):
+            arrays = self.parameters.pull(keys)
+            margins = np.zeros(len(rows))
+            if signs:
+                margins = self.loss.scores(rows, arrays, intercept=False)
+            sums = self.loss.sums(rows, arrays, intercept=False)
+            found += PassStatistics.of(rows, sums.value, margins, signs=signs)
+            if self.learns:
+                self.parameters.step(keys, rows, sums.gradients, self.round)
+        return found
 
 
 @dataclass(frozen=True)

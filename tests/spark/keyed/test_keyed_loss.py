@@ -112,7 +112,7 @@ def test_refusals(spark, ps):
     reading = Reading(("features",), None, "label", None, Signs(), True, 8)
     with pytest.raises(ValueError, match=r"the label is 3; .*other pairs pass positive_label="):
         reading.labels(pa.RecordBatch.from_pydict({"features": [[1]], "label": [3]}))
-    with pytest.raises(Exception, match="features has nulls"):
+    with pytest.raises(ValueError, match=r"partition \d+, row \d+: the column features has nulls"):
         LogisticLoss(frame, keys=True, positive_label=3).train()
     with pytest.raises(ValueError, match="needs one column of lists"):
         LogisticLoss(frame, keys=True, features=["a", "b"], values="v")
