@@ -10,15 +10,12 @@ driver of ``--driver-memory``, in a Spark of its own. Memory is the peak of all 
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -29,6 +26,7 @@ from pyspark.sql import functions as F
 from benchmarks.harness import Report, Table, main
 from benchmarks.logistic import SERVERS, SLOTS
 from benchmarks.logistic_fits import PENALTY
+from benchmarks.processes import peak_memory
 from benchmarks.spark import start_spark
 from benchmarks.sparse_rows import NONZEROS, synthetic
 from distvec.losses import Logistic
@@ -37,15 +35,7 @@ from distvec.spark.ml.losses import LossEstimator
 from distvec.spark.ml.online import FTRLClassifier
 from optim import LBFGS
 
-_SAMPLE_SECONDS = 0.5
 _GB = 1e9
-
-
-class Peak(NamedTuple):
-    """Bytes: of all processes of ours at once, and of this one."""
-
-    total: int
-    own: int
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -181,50 +171,6 @@ def spark_of(driver_memory: str) -> Iterator[SparkSession]:
         gateway.proc.stdin.close()
         gateway.proc.wait()
         type(spark.sparkContext)._gateway = type(spark.sparkContext)._jvm = None
-
-
-@contextmanager
-def peak_memory() -> Iterator[list[Peak]]:
-    """Samples this process and all under it; the last of the list is the peak so far."""
-    peaks, stop = [Peak(0, 0)], threading.Event()
-
-    def sample() -> None:
-        while not stop.wait(_SAMPLE_SECONDS):
-            own, total = _bytes_of(os.getpid()), sum(map(_bytes_of, family(os.getpid())))
-            peaks.append(Peak(max(peaks[-1].total, total), max(peaks[-1].own, own)))
-
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
-        yield peaks
-    finally:
-        stop.set()
-        thread.join()
-
-
-def family(root: int) -> list[int]:
-    """The process and all its descendants."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except (OSError, IndexError):
-                continue  # it has ended
-            children.setdefault(parent, []).append(int(entry.name))
-    found = [root]
-    for process in found:
-        found += children.get(process, [])
-    return found
-
-
-def _bytes_of(process: int) -> int:
-    """The process's memory, with its share of what it shares; 0 once it has ended."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from distvec.losses.rows import Floats, Ints, Matrix, Rows
 from distvec.spark.data.blocks import Block, local_columns, save, scratch_directory
 from distvec.spark.data.rows import (
     BadRow,
+    DenseRows,
     Digests,
     SparseRows,
     read_features,
@@ -137,7 +138,7 @@ class Collector:
         self.names = names
         self.error: str | None = None
         self.count = 0
-        self.batches: list[SparseRows] = []
+        self.batches: list[SparseRows | DenseRows] = []
         self.labels: list[Floats] = []
         self.along: dict[str, list[Any]] = {}
         self.digests: list[Digests] = []
@@ -196,7 +197,6 @@ class Collector:
         computes the partition again, and sums are to have the same bits. Where they have to lie
         together, their digests say the order among equals.
         """
-        columns, matrix = self._matrix(dtype, compact)
         labels = np.concatenate(self.labels)
         along = {name: np.concatenate(parts) for name, parts in self.along.items()}
         keys: list[npt.NDArray[Any]] = [np.concatenate(self.digests)]  # the last one counts first
@@ -204,15 +204,44 @@ class Collector:
             keys.append(along["group"] if self.order == "group" else labels)
         order = np.lexsort(keys)
         ordered: dict[str, Any] = {f"{name}s": values[order] for name, values in along.items()}
-        rows = Rows(matrix[order], labels[order], **ordered)
+        columns, matrix = self._dense(dtype, compact, order) or self._matrix(dtype, compact, order)
+        rows = Rows(matrix, labels[order], **ordered)
         return Block(columns, rows.for_many_products())
 
-    def _matrix(self, dtype: str, compact: bool) -> tuple[Ints, Matrix]:
-        """The coordinates, and the rows over them."""
-        lengths = np.concatenate([rows.lengths for rows in self.batches])
-        indices = np.concatenate([rows.indices for rows in self.batches])
-        values = np.concatenate([rows.values for rows in self.batches], dtype=dtype)
-        size = self.batches[0].size
+    @property
+    def nnz(self) -> int:
+        """How many elements are not zero."""
+        return sum(rows.nnz for rows in self.batches)
+
+    def _dense(self, dtype: str, compact: bool, order: Ints) -> tuple[Ints, Matrix] | None:
+        """The coordinates, and the rows over them in that order; None if CSR is to be made."""
+        tables = [rows.matrix for rows in self.batches if isinstance(rows, DenseRows)]
+        if len(tables) < len(self.batches):
+            return None
+        size, nnz = tables[0].shape[1], self.nnz
+        touched = np.ones(size, bool)
+        if nnz < self.count * size:
+            touched = np.any([(table != 0.0).any(axis=0) for table in tables], axis=0)
+        width = np.count_nonzero(touched)
+        if not nnz or nnz < _DENSE_FROM * self.count * width:
+            return None
+        columns = np.flatnonzero(touched)
+        if not compact and width >= _ALL_FROM * size:
+            columns = np.arange(size)
+        matrix, place, start = np.empty((self.count, columns.size), dtype), np.argsort(order), 0
+        for table in tables:
+            chosen = table if columns.size == size else table[:, columns]
+            matrix[place[start : start + len(table)]] = chosen
+            start += len(table)
+        return columns, matrix
+
+    def _matrix(self, dtype: str, compact: bool, order: Ints) -> tuple[Ints, Matrix]:
+        """The same of rows that are sparse, or some of which are."""
+        batches = [rows.as_sparse() for rows in self.batches]
+        lengths = np.concatenate([rows.lengths for rows in batches])
+        indices = np.concatenate([rows.indices for rows in batches])
+        values = np.concatenate([rows.values for rows in batches], dtype=dtype)
+        size = batches[0].size
         columns, local = local_columns(indices, size)
         if not compact and columns.size >= _ALL_FROM * size:
             columns, local = np.arange(size), indices
@@ -224,8 +253,8 @@ class Collector:
             shape=(self.count, columns.size),
         )
         if values.size and values.size >= _DENSE_FROM * self.count * columns.size:
-            return columns, matrix.toarray()
-        return columns, matrix
+            return columns, matrix.toarray()[order]
+        return columns, matrix[order]
 
     @property
     def digest(self) -> int:
@@ -278,7 +307,7 @@ def _finish(collector: Collector, request: BuildRequest, context: TaskContext) -
         partition,
         path,
         rows=collector.count,
-        nnz=sum(rows.values.size for rows in collector.batches),
+        nnz=collector.nnz,
         columns=block.columns.size,
         features=collector.batches[0].size,
         weight_sum=block.rows.weight_sum,

@@ -1,9 +1,9 @@
 """Arrow columns of a DataFrame to NumPy rows, without one Python object a row; and their digests.
 
 Spark 4.3 sends ``VectorUDT`` as ``struct<type: int8, size: int32, indices: list<int32>, values:
-list<double>>``, type 0 sparse and 1 dense, and ``array<double>`` as ``list<double>``. Both become
-CSR rows in global coordinates. What cannot be used raises ``BadRow`` with the row's number in its
-batch.
+list<double>>``, type 0 sparse and 1 dense, and ``array<double>`` as ``list<double>``. Both become a
+table if all rows are dense, else CSR rows in global coordinates. What cannot be used raises
+``BadRow`` with the row's number in its batch.
 
 Spark promises the rows of a partition, not their order, and not always which partition they are in:
 by their digests rows get an order, and a partition that was computed again is known again.
@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import scipy.sparse as sp
 
-from distvec.losses.rows import Floats, Ints
+from distvec.losses.rows import Floats, Ints, Matrix
 from ps_backend.program.keys import hash_texts
 
 
@@ -40,11 +41,50 @@ class SparseRows(NamedTuple):
     indices: npt.NDArray[np.int32]
     values: Floats
 
+    @property
+    def nnz(self) -> int:
+        """How many elements are not zero."""
+        return self.values.size
 
-def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows:
-    """CSR rows of a feature column; explicit zeros are dropped. A batch must have a row.
+    @property
+    def matrix(self) -> Matrix:
+        """The rows over all features."""
+        ends = np.concatenate([[0], np.cumsum(self.lengths)])
+        parts = (self.values, self.indices, ends)
+        return sp.csr_array(parts, shape=(self.lengths.size, self.size))
 
-    ``names``: of the columns that the features come from, for messages.
+    def as_sparse(self) -> SparseRows:
+        """These rows."""
+        return self
+
+
+class DenseRows(NamedTuple):
+    """Rows of one batch as a table, which has zeros, too."""
+
+    matrix: Floats
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def nnz(self) -> int:
+        """How many elements are not zero."""
+        return int(np.count_nonzero(self.matrix))
+
+    def as_sparse(self) -> SparseRows:
+        """The same rows without zeros."""
+        count, size = self.matrix.shape
+        lengths = np.full(count, size, np.int64)
+        indices = np.tile(np.arange(size, dtype=np.int32), count)
+        return _without_zeros(SparseRows(size, lengths, indices, self.matrix.ravel()))
+
+
+def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows | DenseRows:
+    """The rows of a feature column: a table if all are dense, else CSR rows without zeros.
+
+    A batch must have a row. ``names``: of the columns that the features come from, for messages.
     """
     _refuse_null(column, "the features are null; drop such rows: data.dropna()")
     if pa.types.is_struct(column.type):
@@ -60,6 +100,8 @@ def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows:
     _refuse_null_elements(flat, lengths, names)
     numbers = flat.to_numpy(zero_copy_only=False)
     _refuse_other_sizes(sizes)
+    if not sparse.any() and np.isfinite(numbers).all():
+        return DenseRows(numbers.reshape(sizes.size, int(sizes[0])))
     coordinates = _coordinates(sparse, lengths, indices)
     _refuse_not_finite(numbers, lengths, coordinates, names)
     return _without_zeros(SparseRows(int(sizes[0]), lengths, coordinates, numbers))
@@ -247,22 +289,48 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
+_CACHED_ELEMENTS = 1 << 14
 
-def row_digests(rows: SparseRows, *columns: npt.NDArray[Any]) -> Digests:
+
+def row_digests(rows: SparseRows | DenseRows, *columns: npt.NDArray[Any]) -> Digests:
     """Shape ``(rows,)``: of each row's features in any order, and of its number in each column."""
+    found = _dense_sums(rows.matrix) if isinstance(rows, DenseRows) else _sparse_sums(rows)
+    for column in columns:
+        found = _mix(found * _GOLDEN + _bits(column))
+    return found
+
+
+def _sparse_sums(rows: SparseRows) -> Digests:
     places = np.add(rows.indices, 1, dtype=np.int64).view(np.uint64)
-    elements = places * _GOLDEN
-    elements += _bits(rows.values)
-    elements ^= elements >> np.uint64(32)
-    elements *= _FIRST
-    elements ^= elements >> np.uint64(29)
+    elements = _element_digests(places * _GOLDEN, _bits(rows.values))
     found, filled = np.zeros(rows.lengths.size, np.uint64), rows.lengths > 0
     if filled.any():
         starts = np.cumsum(rows.lengths) - rows.lengths
         found[filled] = np.add.reduceat(elements, starts[filled])
-    for column in columns:
-        found = _mix(found * _GOLDEN + _bits(column))
     return found
+
+
+def _dense_sums(table: Floats) -> Digests:
+    """The same as of sparse rows; some rows at a time, which the cache holds."""
+    count, size = table.shape
+    places = np.arange(1, size + 1, dtype=np.uint64) * _GOLDEN
+    found = np.empty(count, np.uint64)
+    step = max(1, _CACHED_ELEMENTS // max(1, size))
+    for start in range(0, count, step):
+        part = table[start : start + step]
+        elements = _element_digests(places, _bits(part))
+        if not part.all():
+            elements[part == 0.0] = 0
+        elements.sum(axis=1, out=found[start : start + step])
+    return found
+
+
+def _element_digests(places: Digests, values: Digests) -> Digests:
+    elements = places + values
+    elements ^= elements >> np.uint64(32)
+    elements *= _FIRST
+    elements ^= elements >> np.uint64(29)
+    return elements
 
 
 def _bits(values: npt.NDArray[Any]) -> Digests:

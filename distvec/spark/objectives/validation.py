@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 from pyspark.sql import DataFrame
 
 from distvec.losses.rows import Floats, Rows
@@ -101,13 +100,10 @@ def _add(
     features = read_features(batch.column("features"), names)
     if features.size != len(models.table) - 1:
         raise BadRow(0, f"it has {features.size} features, the models {len(models.table) - 1}")
-    ends = np.concatenate([[0], np.cumsum(features.lengths)])
-    shape = (batch.num_rows, features.size)
-    matrix = sp.csr_array((features.values, features.indices, ends), shape=shape)
     labels = read_numbers(batch.column("label"), "label")
     has_weights = "weight" in batch.schema.names
     weights = read_weights(batch.column("weight")) if has_weights else np.ones(labels.size)
-    margins = Rows(matrix, labels).margins(models.table, intercept=True)
+    margins = Rows(features.matrix, labels).margins(models.table, intercept=True)
     start = 0
     for part, width, decision in zip(parts, models.widths, models.decisions, strict=True):
         own = margins[:, start : start + width] if width else margins[:, start]

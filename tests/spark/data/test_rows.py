@@ -1,4 +1,4 @@
-"""Arrow columns to CSR rows, and what is refused."""
+"""Arrow columns to rows, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distvec.losses.labels import Signs
 from distvec.spark.data.build import Collector
-from distvec.spark.data.rows import BadRow, read_features, read_numbers, read_weights
+from distvec.spark.data.rows import BadRow, read_features, read_numbers, read_weights, row_digests
 
 # As Spark 4.3 sends a VectorUDT column.
 VECTOR = pa.struct(
@@ -38,9 +38,8 @@ def vectors(*rows):
 
 
 def densify(rows):
-    table = np.zeros((rows.lengths.size, rows.size))
-    table[np.repeat(np.arange(rows.lengths.size), rows.lengths), rows.indices] = rows.values
-    return table
+    assert rows.matrix.shape[1] == rows.size
+    return rows.matrix if isinstance(rows.matrix, np.ndarray) else rows.matrix.toarray()
 
 
 def batch(features, labels, weights=None):
@@ -78,11 +77,50 @@ def test_any_mix_of_sparse_dense_and_empty_rows(case):
     read = read_features(arrow[skip:])  # a slice has an offset into the children
     assert read.size == size
     np.testing.assert_array_equal(densify(read), [values for _, values in rows[skip:]])
-    assert np.all(read.values != 0.0)
+    assert read.nnz == np.count_nonzero(densify(read))
+    np.testing.assert_array_equal(densify(read.as_sparse()), densify(read))
+    assert np.all(read.as_sparse().values != 0.0)
+    np.testing.assert_array_equal(row_digests(read), row_digests(read.as_sparse()))
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(0, 5),
+    st.sampled_from([0.0, 0.3, 0.6, 1.0]),
+    st.booleans(),
+    st.sampled_from(["float64", "float32"]),
+)
+def test_a_block_of_dense_vectors_is_that_of_sparse_ones(count, size, density, compact, dtype):
+    rng = np.random.default_rng([count, size])
+    table = np.where(rng.random((count + 1, size)) < density, rng.normal(size=(count + 1, size)), 0)
+    table[:, : size // 2] *= rng.random() < 0.5  # features that no row has
+    forms = (
+        [dense(*row) for row in table.tolist()],
+        [sparse(size, {k: x for k, x in enumerate(row) if x}) for row in table.tolist()],
+    )
+    blocks = []
+    for rows in forms:
+        collector = Collector(0, Signs())
+        for part in (rows[: count // 2], rows[count // 2 :]):
+            collector.add(batch(vectors(*part), [1.0 if k % 2 else -1.0 for k in range(len(part))]))
+        assert collector.nnz == np.count_nonzero(table)
+        blocks.append((collector.block(dtype, compact=compact), collector.digest))
+    (ours, digest), (theirs, other) = blocks
+    assert digest == other
+    np.testing.assert_array_equal(ours.columns, theirs.columns)
+    matrices = ours.rows.matrix, theirs.rows.matrix
+    assert type(matrices[0]) is type(matrices[1])
+    assert {one.dtype for one in matrices} == {np.dtype(dtype)}
+    for one, of in zip(blocks, matrices, strict=True):
+        assert of.shape == (count + 1, one[0].columns.size)
+    arrays = [one if isinstance(one, np.ndarray) else one.toarray() for one in matrices]
+    np.testing.assert_array_equal(*arrays)
+    np.testing.assert_array_equal(ours.rows.labels, theirs.rows.labels)
 
 
 def test_stored_zeros_are_dropped():
     read = read_features(vectors(sparse(4, {0: 0.0, 2: 5.0}), dense(0.0, 0.0, 0.0, 0.0)))
+    assert read.nnz == 1
     assert read.lengths.tolist() == [1, 0]
     assert read.indices.tolist() == [2]
 

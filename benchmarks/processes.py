@@ -1,0 +1,78 @@
+"""Memory and processor time of this process and of all processes that descend from it.
+
+Times of a machine that others use, too, vary; processor time varies less.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+_SAMPLE_SECONDS = 0.5
+_STAT_TIMES = slice(11, 15)
+"""User and system time, of the process and of children that have ended."""
+
+
+class Peak(NamedTuple):
+    """Bytes: of all processes together, and of this one."""
+
+    total: int
+    own: int
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[Peak]]:
+    """Samples this process and all under it; the last of the list is the peak so far."""
+    peaks, stop = [Peak(0, 0)], threading.Event()
+
+    def sample() -> None:
+        while not stop.wait(_SAMPLE_SECONDS):
+            own, total = _bytes_of(os.getpid()), sum(map(_bytes_of, family(os.getpid())))
+            peaks.append(Peak(max(peaks[-1].total, total), max(peaks[-1].own, own)))
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        stop.set()
+        thread.join()
+
+
+def processor_seconds() -> float:
+    """Processor time that this process and all under it have used so far."""
+    fields = (field for process in family(os.getpid()) for field in _stat(process)[_STAT_TIMES])
+    return sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
+
+
+def family(root: int) -> list[int]:
+    """The process and all its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [root]
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def _stat(process: int) -> list[str]:
+    """What the system says of a process from its state on; empty once it has ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return []
+
+
+def _bytes_of(process: int) -> int:
+    """The process's memory, with its share of what it shares; 0 once it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
