@@ -18,21 +18,27 @@ _STAT_TIMES = slice(11, 15)
 
 
 class Peak(NamedTuple):
-    """Bytes: of all processes together, and of this one."""
+    """Bytes: of all processes together, of this one, and of the largest one of each other kind."""
 
-    total: int
-    own: int
+    total: int = 0
+    own: int = 0
+    java: int = 0
+    server: int = 0
+    worker: int = 0
+
+
+_KINDS = {"java": "bin/java", "server": "ps_backend serve", "worker": "pyspark."}
+"""By field of ``Peak``, a part of the command of such processes."""
 
 
 @contextmanager
 def peak_memory() -> Iterator[list[Peak]]:
     """Samples this process and all under it; the last of the list is the peak so far."""
-    peaks, stop = [Peak(0, 0)], threading.Event()
+    peaks, stop = [Peak()], threading.Event()
 
     def sample() -> None:
         while not stop.wait(_SAMPLE_SECONDS):
-            own, total = _bytes_of(os.getpid()), sum(map(_bytes_of, family(os.getpid())))
-            peaks.append(Peak(max(peaks[-1].total, total), max(peaks[-1].own, own)))
+            peaks.append(Peak(*map(max, peaks[-1], _memory_now())))
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()
@@ -41,6 +47,17 @@ def peak_memory() -> Iterator[list[Peak]]:
     finally:
         stop.set()
         thread.join()
+
+
+def _memory_now() -> Peak:
+    sizes = {process: _bytes_of(process) for process in family(os.getpid())}
+    largest = dict.fromkeys(_KINDS, 0)
+    for process, size in sizes.items():
+        command = _command(process)
+        for kind, part in _KINDS.items():
+            if part in command:
+                largest[kind] = max(largest[kind], size)
+    return Peak(sum(sizes.values()), sizes[os.getpid()], **largest)
 
 
 def processor_seconds() -> float:
@@ -67,6 +84,15 @@ def _stat(process: int) -> list[str]:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return []
+
+
+def _command(process: int) -> str:
+    """The start of its command line; empty once it has ended."""
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return b" ".join(words).decode(errors="replace")
 
 
 def _bytes_of(process: int) -> int:

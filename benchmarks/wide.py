@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--driver-memory", default="18g", help="of MLlib; ours has 2g")
     parser.add_argument("--without-mllib", action="store_true")
     parser.add_argument("--estimators", action="store_true", help="measure estimators only")
+    parser.add_argument("--only", nargs="+", choices=_ESTIMATORS, default=list(_ESTIMATORS))
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -64,23 +65,12 @@ def measure(options: argparse.Namespace) -> Report:
         with peak_memory() as peaks, spark_of("2g") as spark:
             results[name] = ours(spark, rows, features, dtype, compact, options.iterations)
         results[name] += [peaks[-1].total / _GB, peaks[-1].own / _GB]
-    used: dict[str, list[float | None]] = {}
-    for name, use in (("LossEstimator, compact", by_loss), ("FTRLClassifier", by_ftrl)):
-        with peak_memory() as peaks, spark_of("1g") as spark:
-            PSContext.get_or_create(spark, servers=SERVERS, memory="1g")
-            data, began = synthetic(spark, rows, features), time.perf_counter()
-            estimator, frame = use(data, options.iterations)
-            model = estimator.fit(frame)
-            times = [time.perf_counter()]
-            hit = (F.col("prediction") == F.col("label")).cast("double")
-            accuracy = float(model.transform(frame).select(F.avg(hit)).collect()[0][0])
-            times.append(time.perf_counter())
-            with tempfile.TemporaryDirectory() as folder:
-                model.save(f"{folder}/model")
-                times.append(time.perf_counter())
-            seconds = [later - earlier for earlier, later in pairwise([began, *times])]
-            used[name] = [*seconds, accuracy, float(len(model.nonZeros()[0]))]
-        used[name] += [peaks[-1].total / _GB, peaks[-1].own / _GB]
+    used = {}
+    for name, use in _ESTIMATORS.items():
+        if name in options.only:
+            with peak_memory() as peaks, spark_of("1g") as spark:
+                used[name] = estimated(spark, use, rows, features, options.iterations)
+            used[name] += [size / _GB for size in peaks[-1]]
     if not (options.without_mllib or options.estimators):
         with peak_memory() as peaks, spark_of(options.driver_memory) as spark:
             try:
@@ -95,9 +85,38 @@ def measure(options: argparse.Namespace) -> Report:
         f"{options.iterations} iterations of L-BFGS, {rows:,} rows x {NONZEROS} non-zeros, "
         f"{features:,} features"
     )
-    names = ["fit, s", "score, s", "save, s", "accuracy", "weights", *columns[-2:]]
+    names = ["fit, s", "score, s", "save, s", "load, s", "accuracy", "weights", *columns[-2:]]
+    names += ["JVM, GB", "a server, GB", "a worker, GB"]
     tables = [Table("each", columns, results), Table("estimators", names, used)]
     return Report(title, [], [], facts, tables)
+
+
+def estimated(
+    spark: SparkSession, use: Callable[..., Any], rows: int, features: int, iterations: int
+) -> list[float | None]:
+    """Seconds of each step, the share of rows with the right prediction, and how many weights.
+
+    The model is on the servers, so that no step needs it as a whole in the driver.
+    """
+    PSContext.get_or_create(spark, servers=SERVERS, memory="1g")
+    data, times = synthetic(spark, rows, features), [time.perf_counter()]
+
+    def done() -> None:
+        times.append(time.perf_counter())
+
+    estimator, frame = use(data, iterations)
+    model = estimator.fit(frame)
+    done()
+    hit = (F.col("prediction") == F.col("label")).cast("double")
+    accuracy = float(model.transform(frame).select(F.avg(hit)).collect()[0][0])
+    done()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/model")
+        done()
+        loaded = type(model).load(f"{folder}/model")
+        weights = len(loaded.nonZeros()[0])
+        done()
+    return [*(later - earlier for earlier, later in pairwise(times)), accuracy, float(weights)]
 
 
 def by_loss(data: DataFrame, iterations: int) -> tuple[Any, DataFrame]:
@@ -122,6 +141,9 @@ def by_ftrl(data: DataFrame, iterations: int) -> tuple[Any, DataFrame]:
     schema = "label double, indices array<int>, values array<double>"
     frame = data.mapInArrow(as_keys, schema)
     return FTRLClassifier(featuresCol="indices", valuesCol="values", fitIntercept=False), frame
+
+
+_ESTIMATORS = {"LossEstimator, compact": by_loss, "FTRLClassifier": by_ftrl}
 
 
 def ours(

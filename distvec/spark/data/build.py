@@ -47,6 +47,9 @@ _COLUMNS: dict[str, tuple[str, pa.DataType]] = {
     "digest": ("long", pa.int64()),
     "layout": ("string", pa.string()),
     "task": ("int", pa.int32()),
+    "weight_squares": ("double", pa.float64()),
+    "label_mean": ("double", pa.float64()),
+    "label_squares": ("double", pa.float64()),
 }
 DESCRIPTOR_SCHEMA = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
 
@@ -71,6 +74,11 @@ class Descriptor(NamedTuple):
     layout: str = ""
     task: int = 0
     """The number of the task that read it, with others perhaps."""
+    weight_squares: float = 0.0
+    """The sum of the squares of the row weights."""
+    label_mean: float = 0.0
+    label_squares: float = 0.0
+    """The weighted sum of the squares of the labels' differences from their mean."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +324,22 @@ def _finish(collector: Collector, request: BuildRequest, context: TaskContext) -
         digest=collector.digest,
         layout=block.rows.layout,
         task=task,
+        **_label_moments(block.rows),
     )
+
+
+def _label_moments(rows: Rows) -> dict[str, float]:
+    """The fields of a ``Descriptor`` about labels and weights."""
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    total = float(weights.sum())
+    with np.errstate(over="ignore"):  # of huge labels, whose moments are infinite
+        mean = float(weights @ rows.labels) / total if total > 0.0 else 0.0
+        squares = float(weights @ np.square(rows.labels - mean))
+    return {
+        "weight_squares": float(weights @ weights),
+        "label_mean": mean,
+        "label_squares": squares,
+    }
 
 
 def _descriptor_batch(descriptor: Descriptor) -> pa.RecordBatch:

@@ -11,10 +11,10 @@ import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark import RDD, SparkContext, StorageLevel
@@ -74,6 +74,28 @@ _STORE_IT = (
 _CHANGED = "(other rows than those that were known)"
 
 
+class LabelMoments(NamedTuple):
+    """Sums over all rows."""
+
+    weight: float
+    squares: float
+    """Of the weights."""
+    mean: float
+    """Of the labels, weighted."""
+    spread: float
+    """Weighted squares of the labels' differences from their mean."""
+
+    @classmethod
+    def of(cls, known: Sequence[Descriptor]) -> LabelMoments:
+        """Merged (Chan, Golub, LeVeque, 1983)."""
+        weight = math.fsum(one.weight_sum for one in known)
+        mean = math.fsum(one.weight_sum * one.label_mean for one in known) / weight
+        spread = math.fsum(
+            one.label_squares + one.weight_sum * (one.label_mean - mean) ** 2 for one in known
+        )
+        return cls(weight, math.fsum(one.weight_squares for one in known), mean, spread)
+
+
 @dataclass(frozen=True)
 class Groups:
     """Partitions shared out among tasks: in the same way in all jobs, and for all attempts."""
@@ -98,7 +120,13 @@ class PartitionedRows(ABC):
         self.nnz = sum(one.nnz for one in known)
         self.size = known[0].features
         self.weight_sum = float(sum(one.weight_sum for one in known))
+        self._known = known
         self._describe(known)
+
+    @property
+    def label_moments(self) -> LabelMoments:
+        """Of the labels of all rows, which were summed when the rows were read."""
+        return LabelMoments.of(self._known)
 
     def _describe(self, known: list[Descriptor]) -> None:
         self.filled = len(known)

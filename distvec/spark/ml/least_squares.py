@@ -225,22 +225,13 @@ class Moments(NamedTuple):
 
 
 def label_moments(objective: Objective) -> Moments:
-    """Of the labels of all rows. One Spark job."""
-    data = objective.data
-    objective.ps.release_slots()
-    found = data.retry_missing(lambda: data.run_on_blocks(_label_products))
-    tables = np.array([table for _, table in found]).sum(axis=0)
-    products = _merged([totals for totals, _ in found], tables)
-    totals = products.totals
-    freedom = totals.weight - totals.squares / totals.weight
-    population = float(products.deviations[0])
-    deviation = population * math.sqrt(totals.weight / freedom) if freedom > 0.0 else 0.0
-    return Moments(float(totals.means[0]), deviation)
-
-
-def _label_products(descriptor: Descriptor) -> tuple[Totals, Floats]:
-    rows = load(descriptor.path).rows
-    return weighted_products(np.empty((len(rows), 0)), rows.labels, rows.weights)
+    """Of the labels of all rows, which are known since these were read."""
+    found = objective.data.label_moments
+    freedom = found.weight - found.squares / found.weight
+    is_constant = math.sqrt(found.spread / found.weight) <= _CONSTANT * abs(found.mean)
+    if is_constant or freedom <= 0.0:
+        return Moments(found.mean, 0.0)
+    return Moments(found.mean, math.sqrt(found.spread / freedom))
 
 
 class Solution(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 from pyspark import TaskContext
 
 from distvec.losses.loss import Arrays, Loss, LossError, PhasedLoss, loss_error
+from distvec.losses.rows import Rows, column_squares, column_sums
 from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.build import Descriptor
 from distvec.spark.objectives.partition import (
@@ -32,6 +33,10 @@ from ps_backend.program.types import ArrayType
 SUMS, SUMMARY, PRODUCTS = "sums", "summary", "products"
 """What may be asked of a partition: value and gradients; what it tells in a phase of a
 ``PhasedLoss``; the Hessian of its value times directions."""
+
+COLUMN_SUMS, COLUMN_SQUARES = "column sums", "column squares"
+"""And of its features, whatever the loss is: sums, and the weight of rows where columns are; what
+``column_squares`` gives about the means, which come as parameters."""
 
 PhaseInput = tuple[tuple[float, ...], ...]
 """What a partition was told, by phase."""
@@ -182,6 +187,8 @@ class _Task:
         """What is asked, by nobody yet, and the gradients."""
         loss, rows = self.work.loss, self.selection.rows
         try:
+            if self.request.asked in (COLUMN_SUMS, COLUMN_SQUARES):
+                return self._run_columns(rows)
             if isinstance(loss, PhasedLoss):
                 return self._run_phase(loss, [np.array(phase) for phase in told])
             arrays, directions = self._pulled()
@@ -194,6 +201,14 @@ class _Task:
         except Exception as error:
             raise loss_error(str(loss), f"its {len(rows):,} rows", error) from error
         return _NOBODY._replace(value=sums.value, weight=sums.weight), sums.gradients
+
+    def _run_columns(self, rows: Rows) -> tuple[PartitionResult, Arrays]:
+        """Of each column; with sums, the weight of the rows."""
+        if self.request.asked == COLUMN_SUMS:
+            weight = rows.weight_sum
+            sums = column_sums(rows), np.full(rows.columns, weight)
+            return _NOBODY._replace(weight=weight), sums
+        return _NOBODY, column_squares(rows, self._pull(0, 0, self.request.parameters[0]))
 
     def _run_phase(
         self, loss: PhasedLoss, told: Sequence[np.ndarray]
@@ -241,17 +256,14 @@ class _Task:
         return vectors.pull(self.client, *stored, self._coordinates(parameter))
 
     def _coordinates(self, parameter: int) -> np.ndarray:
-        of, space = (
-            self.work.loss.parameters[parameter],
-            self.request.parameters[parameter].type.space,
-        )
-        if not of.is_of_features:
-            return np.arange(space.length)
+        space, intercept = self.request.parameters[parameter].type.space, False
+        if self.request.asked not in (COLUMN_SUMS, COLUMN_SQUARES):
+            of = self.work.loss.parameters[parameter]
+            if not of.is_of_features:
+                return np.arange(space.length)
+            intercept = of.has_intercept(self.work.intercept)
         return self.selection.coordinates(
-            self.client,
-            space,
-            intercept=of.has_intercept(self.work.intercept),
-            kept=self.request.coordinates,
+            self.client, space, intercept=intercept, kept=self.request.coordinates
         )
 
 

@@ -346,6 +346,18 @@ class Evaluator:
 
         return self.data.retry_missing(attempt)
 
+    def columns(
+        self, asked: str, like: DistArray, kept: DistArray | None
+    ) -> tuple[list[PartitionResult], tuple[DistArray, ...]]:
+        """Two sums of each feature, and what partitions say, in their order. Costs as ``sums``.
+
+        ``like``: an array over the features, with their means if these are needed. Raises
+        BlockMissing.
+        """
+        held = _evaluate_all(self.ps, like)
+        results, buffers = self._run(self._request(held * 2, kept, asked=asked))
+        return results, self._as_arrays(buffers)
+
     def close(self) -> None:
         """End resident tasks, and remove the rows; twice is harmless."""
         if self.standing_tasks is not None:
@@ -384,10 +396,13 @@ class Evaluator:
 
     def _found(self, request: Evaluation) -> LossSums:
         results, buffers = self._run(request)
-        gradients = (DistArray(self.ps, self.ps.graph.leaf(buffer)) for buffer in buffers)
         # In the order of the partitions, and rounded once.
         value = _total([one.value for one in results])
-        return LossSums(value, math.fsum(one.weight for one in results), tuple(gradients))
+        weight = math.fsum(one.weight for one in results)
+        return LossSums(value, weight, self._as_arrays(buffers))
+
+    def _as_arrays(self, buffers: Sequence[Buffer]) -> tuple[DistArray, ...]:
+        return tuple(DistArray(self.ps, self.ps.graph.leaf(buffer)) for buffer in buffers)
 
     def _run(self, request: Evaluation) -> tuple[list[PartitionResult], tuple[Buffer, ...]]:
         """What tasks say, in the order of the partitions, and the sums of their contributions."""

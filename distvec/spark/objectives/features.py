@@ -13,16 +13,15 @@ import numpy as np
 
 from distvec import DistArray, where
 from distvec.array.manipulation.join import concatenate
-from distvec.losses.rows import column_squares, column_sums, feature_stddev
+from distvec.losses.rows import feature_stddev
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import load
 from distvec.spark.data.build import Descriptor
 from distvec.spark.data.dataset import Dataset, PartitionedRows, collect
-from distvec.spark.objectives.evaluation_task import LoadedPartitions
+from distvec.spark.objectives.evaluation_task import COLUMN_SQUARES, COLUMN_SUMS
+from distvec.spark.objectives.evaluator import Evaluator
 from distvec.spark.rounds.contribute import Contributor
-from distvec.spark.task_session import SessionTicket, join, singleton
-from ps_backend.client import StoredArray
-from ps_backend.program.spaces import Space
+from distvec.spark.task_session import SessionTicket, join
 from ps_backend.program.types import ArrayType
 
 _PIECE = 1 << 20
@@ -86,22 +85,6 @@ def _list(access: SessionTicket, type: ArrayType, r: Contributor, buffer: int) -
         r.push(np.arange(low, low + piece.size), piece)
 
 
-class PartitionWeights(NamedTuple):
-    """Of a partition's rows."""
-
-    partition: int
-    total: float
-    squares: float
-
-
-class FeaturePlaces(NamedTuple):
-    """Where columns are: a space, and the coordinates that it consists of if it has not all."""
-
-    access: SessionTicket
-    space: Space
-    kept: StoredArray | None
-
-
 class Moments(NamedTuple):
     """Of each feature."""
 
@@ -110,70 +93,33 @@ class Moments(NamedTuple):
     """0 if the feature is the same in all rows."""
 
 
-def moments(ps: PSContext, data: PartitionedRows, coordinates: DistArray | None) -> Moments:
+def moments(evaluator: Evaluator, coordinates: DistArray | None) -> Moments:
     """Of each feature, or of those at ``coordinates``.
 
-    Two Spark jobs; the bits do not depend on where partitions are. Servers hold five vectors
+    Two evaluations; the bits do not depend on where partitions are. Servers hold five vectors
     meanwhile.
     """
-    return data.retry_missing(partial(_moments_once, ps, data, coordinates))
+    return evaluator.data.retry_missing(partial(_moments_once, evaluator, coordinates))
 
 
-def _moments_once(ps: PSContext, data: PartitionedRows, coordinates: DistArray | None) -> Moments:
-    sums, covered, first, second = (
-        ps.zeros(data.size if coordinates is None else len(coordinates)) for _ in range(4)
-    )
-    known = None
+def _moments_once(evaluator: Evaluator, coordinates: DistArray | None) -> Moments:
+    """Raises BlockMissing."""
+    count = evaluator.data.size
     if coordinates is not None:
         coordinates.persist()
-        known = StoredArray(coordinates.buffer_id, coordinates.type)
-    places = FeaturePlaces(ps.access, sums.space, known)
-    with ps.round(sums, covered) as contributors:
-        weights = data.run_on_blocks(partial(_sum, places, contributors))
-    total = squares = 0.0
-    for one in sorted(weights):  # as servers add up: what all partitions cover is the same number
-        total, squares = total + one.total, squares + one.squares
+        count = len(coordinates)
+    start = evaluator.ps.zeros(count)
+    weights, (sums, covered) = evaluator.columns(COLUMN_SUMS, start, coordinates)
+    total = 0.0
+    for one in weights:  # as servers add up: what all partitions cover is the same number
+        total += one.weight
     means = (sums / total).persist()
-    with ps.round(first, second) as contributors:
-        held = StoredArray(means.buffer_id, means.type)
-        data.run_on_blocks(partial(_square, places, held, contributors))
+    _, (first, second) = evaluator.columns(COLUMN_SQUARES, means, coordinates)
     missed = total - covered  # weights of partitions where a column has zeros alone
     found: DistArray = feature_stddev(
-        first - missed * means, second + missed * means * means, total, squares
+        first - missed * means,
+        second + missed * means * means,
+        total,
+        evaluator.data.label_moments.squares,
     )
     return Moments(means, found.persist())
-
-
-def _sum(
-    places: FeaturePlaces, contributors: tuple[Contributor, ...], descriptor: Descriptor
-) -> PartitionWeights:
-    """Contribute the sums of the columns, and the weight of the rows, to each that is there."""
-    selection = (
-        singleton(LoadedPartitions).get(descriptor.path).selection(None, descriptor.partition)
-    )
-    rows = selection.rows
-    where = selection.coordinates(
-        join(places.access), places.space, intercept=False, kept=places.kept
-    )
-    sums, covered = contributors
-    sums.push(where, column_sums(rows))
-    covered.push(where, rows.weight_sum)
-    squares = float(len(rows)) if rows.weights is None else float(rows.weights @ rows.weights)
-    return PartitionWeights(descriptor.partition, rows.weight_sum, squares)
-
-
-def _square(
-    places: FeaturePlaces,
-    means: StoredArray,
-    contributors: tuple[Contributor, ...],
-    descriptor: Descriptor,
-) -> None:
-    """The same of what ``column_squares`` gives."""
-    selection = (
-        singleton(LoadedPartitions).get(descriptor.path).selection(None, descriptor.partition)
-    )
-    client = join(places.access)
-    where = selection.coordinates(client, places.space, intercept=False, kept=places.kept)
-    found = column_squares(selection.rows, client.gather(*means, where))
-    for contributor, values in zip(contributors, found, strict=True):
-        contributor.push(where, values)

@@ -88,7 +88,7 @@ class Objective(ObjectiveBase):
         penalised.
     standardization : bool, default False
         Whether the penalty applies to the coefficients of standardized features, as in MLlib.
-        Costs two Spark jobs.
+        Costs two evaluations.
     positive_label : float, optional
         For losses of two classes, the label of the positive class. By default labels are {0, 1} or
         {-1, 1}.
@@ -487,7 +487,7 @@ class Objective(ObjectiveBase):
 
     @functools.cached_property
     def _moments(self) -> Moments:
-        return moments(self.ps, self.data, self.coordinates)
+        return moments(self._evaluator, self.coordinates)
 
     def _arrays(self, x: Any) -> tuple[DistArray, ...]:
         """An array for each parameter, checked."""

@@ -103,9 +103,9 @@ def _over_columns(rows: SparseRows | DenseRows) -> tuple[Ints, Matrix]:
     if isinstance(rows, DenseRows):
         return np.arange(rows.size), rows.matrix
     columns, local = local_columns(rows.indices, rows.size)
-    over_all = rows.matrix
-    parts = (over_all.data, local, over_all.indptr)
-    return columns, sp.csr_array(parts, shape=(over_all.shape[0], columns.size))
+    ends = np.concatenate([[0], np.cumsum(rows.lengths)])
+    parts = (rows.values, local, ends)
+    return columns, sp.csr_array(parts, shape=(rows.lengths.size, columns.size))
 
 
 def _places(
