@@ -134,7 +134,7 @@ bench: env $(PEERS) java  ## All benchmarks, each beside its peer; JSON in build
 	done
 
 BENCHMARKS := nodes dispatch latency fused engines functions tables slices movement chains textbook direction growth minimisation solvers stochastic minibatches transfer tls resident losses \
-              evaluation iteration logistic estimators plain_pyspark staleness wide derivatives save checkpoints keyed_kernels keyed click_stream cluster
+              evaluation iteration logistic estimators spark_estimators plain_pyspark staleness wide derivatives save checkpoints keyed_kernels keyed click_stream cluster
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
 

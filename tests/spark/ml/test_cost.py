@@ -11,6 +11,8 @@ from distvec.losses import Logistic
 from distvec.spark.ml.classification import LinearSVC, LogisticRegression
 from distvec.spark.ml.losses import LossEstimator
 from distvec.spark.ml.regression import AFTSurvivalRegression, LinearRegression
+from distvec.spark.objectives import evaluator
+from tests.waiting import PATIENCE
 
 COUNT = 80
 
@@ -79,7 +81,8 @@ def test_fits_of_several_param_maps_share_jobs_and_rows(ps, spark, counted):
     assert reads.value - read == COUNT
 
 
-def test_requests_of_a_fit_grow_with_its_iterations_only(ps, counted):
+def test_requests_of_a_fit_grow_with_its_iterations_only(ps, counted, monkeypatch):
+    monkeypatch.setattr(evaluator, "_POLL_SECONDS", PATIENCE)  # slow tasks cost no more requests
     frame, _ = counted
     found = []
     for limit in (4, 8):
@@ -88,5 +91,5 @@ def test_requests_of_a_fit_grow_with_its_iterations_only(ps, counted):
         found.append((model.summary.totalIterations, ps.counters.messages - before))
     (few, low), (many, high) = found
     assert (few, many) == (4, 8)
-    assert high - low <= 3 * (many - few), found
-    assert low <= 40 + 3 * few, found
+    assert high - low <= 7 * (many - few), found
+    assert low <= 30 + 7 * few, found
