@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from pyspark import Broadcast
 
 from distvec.losses.loss import Loss, Parameter, predict, zeros
-from distvec.losses.rows import Floats, Ints, Matrix, Rows
+from distvec.losses.rows import Floats, Ints, Rows
 from distvec.spark.data.blocks import local_columns
-from distvec.spark.data.rows import BadRow, DenseRows, SparseRows, read_features
+from distvec.spark.data.rows import BadRow, read_features
 from distvec.spark.objectives.partition import CoordinateTransfer, Values
 from distvec.spark.task_session import SessionTicket, join, singleton
 from ps_backend.client import Client, StoredArray
@@ -77,7 +77,7 @@ def score_batches(request: Request, batches: Iterator[pa.Array]) -> Iterator[pa.
 
 def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.Array) -> Floats:
     try:
-        rows = read_features(batch, request.names)
+        rows = read_features(batch, request.names).as_sparse()
     except BadRow as bad:
         raise ValueError(f"row {bad.row} of a batch: {bad.reason}") from None
     if rows.size != request.num_features:
@@ -85,7 +85,9 @@ def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.
             f"rows have {rows.size} features, the weights {request.num_features}; for weights with "
             "an intercept or compact=True use objective.model(x).margins(data)"
         )
-    columns, matrix = _over_columns(rows)
+    columns, local = local_columns(rows.indices, rows.size)
+    indptr = np.concatenate(([0], np.cumsum(rows.lengths)))
+    matrix = sp.csr_array((rows.values, local, indptr), shape=(len(batch), columns.size))
     if arrays.coordinates is not None:
         columns, is_known = _places(client, arrays.coordinates, columns)
         matrix = matrix if is_known.all() else matrix[:, is_known]
@@ -96,16 +98,6 @@ def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.
     unlabelled = Rows(matrix, np.zeros(len(batch)))
     found = request.loss.scores(unlabelled, pulled, intercept=request.intercept)
     return predict(request.what, request.loss, request.classes, found)
-
-
-def _over_columns(rows: SparseRows | DenseRows) -> tuple[Ints, Matrix]:
-    """The features that rows have, and the rows over them."""
-    if isinstance(rows, DenseRows):
-        return np.arange(rows.size), rows.matrix
-    columns, local = local_columns(rows.indices, rows.size)
-    ends = np.concatenate([[0], np.cumsum(rows.lengths)])
-    parts = (rows.values, local, ends)
-    return columns, sp.csr_array(parts, shape=(rows.lengths.size, columns.size))
 
 
 def _places(

@@ -103,7 +103,7 @@ def _add(
     labels = read_numbers(batch.column("label"), "label")
     has_weights = "weight" in batch.schema.names
     weights = read_weights(batch.column("weight")) if has_weights else np.ones(labels.size)
-    margins = Rows(features.matrix, labels).margins(models.table, intercept=True)
+    margins = Rows(features.as_sparse().matrix, labels).margins(models.table, intercept=True)
     start = 0
     for part, width, decision in zip(parts, models.widths, models.decisions, strict=True):
         own = margins[:, start : start + width] if width else margins[:, start]
