@@ -42,6 +42,9 @@ _BATCH = 4096
 _SPARSE_FROM = 10_000
 """Rows of so many features are sparse, such as texts have."""
 
+_LARGE = 10_000_000
+"""Fits to so many elements are measured once, as smaller sizes have warmed up all processes."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -300,10 +303,10 @@ def measure(options: argparse.Namespace) -> Report:
     ratios = []
     with PSContext.get_or_create(spark, servers=SLOTS), tempfile.TemporaryDirectory() as folder:
         for name, size, data in _problems(spark, sizes, options, folder):
-            rows = int(size.split("x")[0])
-            ours, theirs = in_turns(
-                ESTIMATORS[name.split(":")[0]], data, options.repeat, options.warm_up
-            )
+            rows, features = map(int, size.split("x"))
+            is_large = rows * features > _LARGE
+            counts = (1, 0) if is_large else (options.repeat, options.warm_up)
+            ours, theirs = in_turns(ESTIMATORS[name.split(":")[0]], data, *counts)
             title = f"{name}, {size}"
             fits[title] = [*_compared(ours.fit, theirs.fit), ours.value, theirs.value]
             per_row = [Cost(*(1e6 * x / rows for x in one.transform)) for one in (ours, theirs)]
