@@ -114,7 +114,7 @@ def measure(options: argparse.Namespace) -> Report:
     spark = start_spark(SLOTS, driver_memory="4g", parallelism=2 * SLOTS)
     spark.conf.set("spark.sql.shuffle.partitions", str(2 * SLOTS))
     tables, ratios = [], []
-    with PSContext.get_or_create(spark, servers=SLOTS):
+    with PSContext.get_or_create(spark, servers=SLOTS, timeout=300):
         for name in options.families:
             family = FAMILIES[name]
             rows = 4000 if options.quick else options.rows or family.rows

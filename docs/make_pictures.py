@@ -1,7 +1,8 @@
 """Draw the pictures of the site: ``python -m docs.make_pictures``, from measured JSON beside them.
 
 ``--measure`` first measures how solvers converge and writes that JSON, too. The times beside
-NumPy's come from ``python -m benchmarks.chains --json docs/pictures/chains.json``.
+NumPy's come from ``python -m benchmarks.chains --json docs/pictures/chains.json``, and the AUC from
+``python -m examples.click_pairs --json docs/pictures/pairs.json``.
 
 The pictures are transparent, with colours that both a light and a dark page can show.
 """
@@ -47,6 +48,7 @@ def main(arguments: Sequence[str]) -> None:
     _write("plan.svg", plan(plan_text()))
     draw("convergence.svg", convergence, _read_json("convergence.json"))
     draw("speed.svg", speed, _read_json("chains.json"))
+    draw("pairs.svg", pairs, _read_json("pairs.json"))
 
 
 # Convergence
@@ -108,6 +110,18 @@ def convergence(axes: Axes, measured: dict[str, Any]) -> None:
         axes.plot(x, np.maximum(gap, 1e-16), color=colour, label=name)
     axes.set(xlabel=measured["columns"][0], ylabel=measured["columns"][1], yscale="log")
     axes.set(title=measured["problem"], xlim=(0, PASSES), ylim=(1e-12, 1))
+    axes.legend()
+
+
+# Factorization machines
+
+
+def pairs(axes: Axes, measured: dict[str, Any]) -> None:
+    """The AUC of each hour of a stream, before it is learned from."""
+    for colour, (name, curve) in zip((GREY, *COLOURS), measured["auc"].items(), strict=False):
+        axes.plot(curve, color=colour, label=name, marker=".")
+    axes.set(xlabel=f"hour, {measured['rows']:,} rows each", ylabel="AUC before learning")
+    axes.set(title="Clicks that depend on pairs of keys")
     axes.legend()
 
 

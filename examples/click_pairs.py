@@ -5,7 +5,8 @@
 Each hour brings impressions with new users. A click depends on hidden weights of user, ad and site,
 and on how well hidden vectors of each two of them agree. A linear model (FTRL) learns the weights
 alone. A factorization machine learns vectors of frequent keys, and a field-aware one a vector for
-each column of the partner. Each model predicts an hour, and then learns from it.
+each column of the partner. Each model predicts a minibatch, and then learns from it. The same
+models for DataFrames are in ``distvec.spark.ml.online_factorization``.
 """
 
 from __future__ import annotations
@@ -17,42 +18,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from pyspark.sql import SparkSession
 
-from distvec.spark import PSContext
-from distvec.spark.ml.online import FTRLClassifier
-from distvec.spark.ml.online_factorization import OnlineFMClassifier
+import distvec as dv
+from distvec.losses import KeyedMachine
 from examples.click_through import area, draw
 
 COLUMNS = ["user", "ad", "site"]
 WEIGHT, LENGTH, COMMON = 0.5, 3, -1.0
 """Standard deviation of hidden weights, length of hidden vectors, common part of all margins."""
-FTRL = {"featuresCol": COLUMNS, "labelCol": "click", "stepSize": 0.1, "l1": 0.02, "batchSize": 512}
-FACTORS = {
-    **FTRL, "factorSize": 4, "factorStepSize": 0.1, "initStd": 0.1, "admitFactors": 3, "seed": 1,
+BATCH = 500
+OPTIONS = {
+    "factors": 4, "step_size": 0.1, "l1": 0.02, "factor_step_size": 0.1, "spread": 0.1,
+    "admit": 3, "seed": 1,
 }  # fmt: skip
-MODELS = {
-    "FTRL, linear": FTRLClassifier(**FTRL),
-    "factorization machine": OnlineFMClassifier(**FACTORS),
-    "field-aware machine": OnlineFMClassifier(**FACTORS, numFields=len(COLUMNS)),
+MODELS: dict[str, dict[str, float]] = {
+    "FTRL, linear": {"admit": 2**31 - 1},  # no key is seen so often, so none has factors
+    "factorization machine": {},
+    "field-aware machine": {"fields": len(COLUMNS)},
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Generate hours of clicks, train the models on them, and print a line per hour."""
     options = parse(arguments)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    try:
-        with PSContext.get_or_create(spark, servers=2):
-            curves = learn(spark, options)
-    finally:
-        spark.stop()
+    with dv.local(servers=2) as ps:
+        curves = learn(ps, options)
     if options.json:
         options.json.write_text(json.dumps({"rows": options.rows, "auc": curves}, indent=1) + "\n")
     if options.picture:
@@ -71,44 +61,48 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def learn(spark: SparkSession, options: argparse.Namespace) -> dict[str, list[float]]:
+def learn(ps: dv.Session, options: argparse.Namespace) -> dict[str, list[float]]:
     """Train on one hour after the other; return the AUC of each hour before it is learned."""
-    trainings = {name: estimator.streaming() for name, estimator in MODELS.items()}
-    curves: dict[str, list[float]] = {"best possible": [], **{name: [] for name in MODELS}}
+    machines: dict[str, Any] = {
+        name: KeyedMachine(ps, **(OPTIONS | own)) for name, own in MODELS.items()
+    }
+    curves: dict[str, list[float]] = {"best possible": [], **{name: [] for name in machines}}
     for hour in range(options.hours):
-        table, best = hour_of_clicks(hour, options)
-        frame = spark.createDataFrame(table).coalesce(2).cache()
+        rows, clicks, best = hour_of_clicks(hour, options)
         curves["best possible"].append(best)
-        for name, training in trainings.items():
-            training(frame, hour)  # as stream.writeStream.foreachBatch(training) does
-            curves[name].append(training.progress.auc)
-        frame.unpersist()
+        for name, machine in machines.items():
+            margins = []
+            for low in range(0, len(rows), BATCH):
+                some = rows[low : low + BATCH]
+                margins.append(machine.margins(some))
+                machine.partial_fit(some, clicks[low : low + BATCH])
+            curves[name].append(area(np.concatenate(margins), clicks))
         found = "  ".join(f"{name} {curve[-1]:.4f}" for name, curve in curves.items())
         print(f"hour {hour:3}  AUC  {found}")
-    for name, training in trainings.items():
-        model = training.model
-        factors = getattr(model, "numFactors", 0)
-        print(f"{name}: {model.numFeatures:,} keys, {factors:,} with factors")
+    for name, machine in machines.items():
+        keys, factors = len(machine.weights), len(machine.factors)
+        print(f"{name}: {keys:,} keys, {factors:,} with factors, {machine.nbytes:,} bytes")
     return curves
 
 
-def hour_of_clicks(hour: int, options: argparse.Namespace) -> tuple[pa.Table, float]:
-    """Generate the impressions of an hour, and the AUC of the hidden weights and vectors."""
+def hour_of_clicks(
+    hour: int, options: argparse.Namespace
+) -> tuple[list[list[str]], np.ndarray, float]:
+    """Generate the keys and clicks of an hour, and the AUC of the hidden weights and vectors."""
     rng = np.random.default_rng((options.seed, hour))
     users = options.users + options.users * hour // 10
     counts = dict(zip(COLUMNS, (users, 60, 20), strict=True))
-    margins, total, columns = np.full(options.rows, COMMON), 0.0, {}
+    margins, total, columns = np.full(options.rows, COMMON), 0.0, []
     for place, (name, count) in enumerate(counts.items()):
         chosen = (count * rng.random(options.rows) ** 2).astype(np.int64)  # low ones are frequent
         hidden = np.random.default_rng((options.seed, 0, place))
         vectors = hidden.normal(size=(10_000, LENGTH + 1))[chosen]
         margins += WEIGHT * vectors[:, 0] - 0.5 * np.square(vectors[:, 1:]).sum(axis=1)
         total = total + vectors[:, 1:]
-        columns[name] = np.char.add(name[0], chosen.astype(str))
+        columns.append(np.char.add(f"{name}=", chosen.astype(str)))
     margins += 0.5 * np.square(total).sum(axis=1)  # so what is added in all is that of the pairs
     clicks = (rng.random(options.rows) < 1 / (1 + np.exp(-margins))).astype(np.int32)
-    table: Any = pa.table({**columns, "click": clicks})
-    return table, area(margins, clicks)
+    return np.column_stack(columns).tolist(), clicks, area(margins, clicks)
 
 
 if __name__ == "__main__":
