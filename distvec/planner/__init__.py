@@ -28,9 +28,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from distvec.graph.node import MOVEMENT, MOVES, Graph, Node, movement_key
+from distvec.graph.node import MOVEMENT, MOVES, Graph, Node
 from distvec.planner.emit import emit
-from distvec.planner.forms import Discoveries, KeptPlans, form_of
+from distvec.planner.forms import Discoveries, KeptPlans, form_of, siblings
 from distvec.planner.fuse import fuse, schedule
 from distvec.planner.linear import InnerProductExpansion
 from distvec.planner.pending import Walk, free_riders, own_products, simplify
@@ -89,16 +89,17 @@ class Planner:
         riders = free_riders(walk, targets, pending[-_MOST_RIDERS:])
         goals = [*targets, *riders]
         if [node for node in walk.nodes if node.op == MOVEMENT]:
-            siblings = _siblings(walk.below(goals), pending, goals)
-            walk.add(siblings)
-            goals += siblings
+            others = siblings(walk.below(goals), pending, goals)
+            walk.add(others)
+            goals += others
         notes = [_RIDE.format(len(riders))] * bool(riders)
         roots = list(dict.fromkeys(goals))
         kept = {id(node) for node in pending if not node.on_client}
         order = walk.below(roots)
         replaced: dict[int, Node] = {}
         if not MOVES.isdisjoint([node.op for node in order]):
-            descent = ViewPushdown(self._graph, walk, {id(root) for root in roots} | kept)
+            stored = {id(root) for root in roots} | kept
+            descent = ViewPushdown(self._graph, walk, stored, discoveries)
             replaced = descent.run(order)
             if descent.moved:
                 notes.append(_MOVED.format(descent.moved))
@@ -155,16 +156,6 @@ class Planner:
             found = emit(order, schedule(fused, levels)).with_notes(fused.notes)
             self._templates[shape] = found
         return found
-
-
-def _siblings(order: Sequence[Node], pending: Sequence[Node], goals: Sequence[Node]) -> list[Node]:
-    """The other outputs, that somebody holds, of the movements that are to run."""
-    moved = [node for node in order if node.op == MOVEMENT and node.value is None]
-    if not moved:
-        return []
-    keys, known = {movement_key(node) for node in moved}, {id(node) for node in (*moved, *goals)}
-    held = [node for node in pending if node.op == MOVEMENT and id(node) not in known]
-    return list(dict.fromkeys(node for node in held if movement_key(node) in keys))
 
 
 def _replace_nodes(

@@ -5,7 +5,8 @@ the passes decide follows from the form: ops, types, which nodes are known, whic
 somebody holds; and from which inner products of stored vectors are known. So the plan of the first
 one is kept with where its values come from, and the next one is that plan over other values.
 
-Graphs with views or movements have no form: what their passes decide is not looked into here.
+The slots that views read and the numbers of movements are parameters of their nodes, so that they
+are part of the form.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from distvec.graph.host_eval import value_of
-from distvec.graph.node import MOVEMENT, MOVES, Graph, Node
+from distvec.graph.node import MOVEMENT, Graph, Node, movement_key
 from distvec.planner.pending import (
     NOTHING,
     READS,
@@ -27,7 +28,6 @@ from distvec.planner.plan import Plan, Template
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import NodeType
 
-_WITHOUT_FORM = MOVES | {MOVEMENT}
 _MOST_NODES = 2048
 """Of a form. Where there are more, each step of a loop mostly has another one."""
 _MOST_KEPT = 1 << 17
@@ -54,9 +54,10 @@ class _Walk:
         self.reads: dict[int, int] = {}
         """By id of each node, what it is computed from: ``READS`` or ``NOTHING``."""
         self.parts: list[Any] = []
-        self.takes = self.folds = False
-        """Whether single elements are taken of an array: it is not read as a whole; and whether a
-        value of the client was computed, so that what it was computed from is not needed."""
+        self.takes = self.folds = self.moves = False
+        """Whether single elements are taken of an array: it is not read as a whole; whether a
+        value of the client was computed, so that what it was computed from is not needed; and
+        whether there are movements."""
 
     def add(self, root: Node, *, is_target: bool = False) -> bool:
         """Append what is below ``root`` and not there yet; False if it has no form.
@@ -84,7 +85,7 @@ class _Walk:
                         stack.append(arg)
                 if stack[-1] is not node:
                     continue
-                if op in _WITHOUT_FORM or (op == "slots" and waits_to_travel(node)):
+                if op == "slots" and waits_to_travel(node):
                     return False
                 if node.on_client:
                     if op in REDUCERS:
@@ -101,6 +102,8 @@ class _Walk:
                     parts.append(place[it])
                     if reads[it]:
                         read = READS
+                if op == MOVEMENT:
+                    self.moves, read = True, READS
             else:
                 read = NOTHING if node.on_client else READS
                 parts += ("const" if op == "const" else "", id(node.type))
@@ -141,12 +144,27 @@ def form_of(
             if walk.takes or not walk.add(node):
                 return None
             goals[place[id(node)]] = None
+    if walk.moves:
+        for node in siblings(walk.nodes, pending, [walk.nodes[k] for k in goals]):
+            if not walk.add(node):
+                return None
+            goals[place[id(node)]] = None
     held = sorted([place[id(node)] for node in pending if id(node) in place and not node.on_client])
     parts = walk.parts
     parts += (None, *goals, None, *held, None)
     if exact:
         parts += [k for k, node in enumerate(walk.nodes) if node.op == "sum" and node in exact]
     return Form(walk.nodes, tuple(parts))
+
+
+def siblings(order: Sequence[Node], pending: Sequence[Node], goals: Sequence[Node]) -> list[Node]:
+    """The other outputs, that somebody holds, of the movements that are to run."""
+    moved = [node for node in order if node.op == MOVEMENT and node.value is None]
+    if not moved:
+        return []
+    keys, known = {movement_key(node) for node in moved}, {id(node) for node in (*moved, *goals)}
+    held = [node for node in pending if node.op == MOVEMENT and id(node) not in known]
+    return list(dict.fromkeys(node for node in held if movement_key(node) in keys))
 
 
 class Origin(NamedTuple):

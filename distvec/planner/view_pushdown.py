@@ -14,10 +14,11 @@ from math import prod
 import numpy as np
 
 from distvec.graph.node import GATHER, MOVEMENT, MOVES, SPREAD, VIEW, Graph, Node, spread, view
+from distvec.planner.forms import Discoveries, Origin
 from distvec.planner.pending import Walk
 from ps_backend.program import ops
 from ps_backend.program.spaces import Space
-from ps_backend.program.types import Row, array_type
+from ps_backend.program.types import Row, array_type, client_type
 
 _MOST_STEPS = 8
 """So many operations at most are computed again for a view of their result."""
@@ -34,9 +35,16 @@ _INT = np.dtype(np.int64)
 class ViewPushdown:
     """One walk over a graph, from its leaves up; what depends on views moved down is rebuilt."""
 
-    def __init__(self, graph: Graph, walk: Walk, stored: Set[int]) -> None:
-        """``stored``: ids of arrays that will be stored. What is made is added to ``walk``."""
+    def __init__(
+        self, graph: Graph, walk: Walk, stored: Set[int], discoveries: Discoveries
+    ) -> None:
+        """``stored``: ids of arrays that will be stored.
+
+        What is made is added to ``walk``, numbers that follow from slices to ``discoveries``.
+        """
         self._graph, self._walk, self._stored = graph, walk, stored
+        self._discoveries = discoveries
+        self._numbers: dict[int, Node] = {}
         self._new: dict[int, Node] = {}
         self._steps: dict[int, int] = {}
         self._sources: dict[int, frozenset[int]] = {}
@@ -170,9 +178,18 @@ class ViewPushdown:
         node = self._graph.make("iota", (), type)
         for op, number, neutral in (("multiply", step, 1), ("add", start, 0)):
             if number != neutral:
-                node = self._graph.make(op, (node, self._graph.constant(number, _INT)), type)
+                node = self._graph.make(op, (node, self._number(number)), type)
         self._note(node)
         return node
+
+    def _number(self, number: int) -> Node:
+        """A constant of its own: of graphs of one form those that users write differ."""
+        found = self._numbers.get(number)
+        if found is None:
+            type = client_type(_INT)
+            found = self._numbers[number] = self._graph.number(_INT.type(number), type)
+            self._discoveries.origins[found] = Origin("const", (), type, (), found.value)
+        return found
 
     # --- values that are assigned to slices ---------------------------------------------------
 

@@ -164,6 +164,10 @@ class Dispatcher:
     def _bytes_of(self, server: int, route: _Route, calls: Sequence[SweepCall]) -> int:
         """So many its calls take in a message."""
         sizes = [encode_call(call, full=False).ByteSize() + 2 for call in calls]
+        if any(call.views for call in calls):
+            links = self._fan_out.links
+            peers, lives = [link.transport.address for link in links], [link.life for link in links]
+            sizes.append(pb.Run(peers=peers, lives=lives).ByteSize())
         route.sent[server] = sum(sizes, self._header_bytes)
         return route.sent[server]
 

@@ -219,7 +219,7 @@ class Service:
         if session.fenced or self.life.number:
             return None
         session.admit(sender.client, sender.key)
-        found = session.call_cache.find_calls(calls)
+        found = session.call_cache.find_calls(calls, is_alone=session.servers == 1)
         if found is None:
             return None
         if frees:

@@ -148,7 +148,13 @@ def run_small(session: ServerSession, calls: Sequence[SmallCall]) -> list[Array]
     made = dict(zip(parts, store.new(parts.values(), "the program"), strict=True))
     ready: list[tuple[SmallCall, list[Array], list[Array]]] = []
     visible: dict[int, Buffer] = {}
-    for call in calls:
+    stagings: dict[int, Staging] = {}
+    for k, call in enumerate(calls):
+        if call.viewing is not None:
+            stagings[k] = _stage_alone(session, call, call.viewing, visible)
+            visible |= {number: made[number] for number in call.outputs}
+            ready.append((call, [], []))
+            continue
         inputs = [
             store.get(number, part, visible).array
             for number, part in zip(call.inputs, call.known.inputs, strict=True)
@@ -161,8 +167,13 @@ def run_small(session: ServerSession, calls: Sequence[SmallCall]) -> list[Array]
     try:
         if turns.stopped or session.closed:
             raise Abandoned("the server was stopped, or the session closed, before the program")
-        for call, inputs, outputs in ready:
+        for k, (call, inputs, outputs) in enumerate(ready):
             known = call.known
+            if k in stagings:
+                neighbours = Neighbours(session.host.peers, pb.Request())  # there are none
+                written = [made[number] for number in call.outputs]
+                partials += stagings[k].run(known.kernel, written, neighbours, lambda: None)
+                continue
             low, size = known.here.low, known.here.block_size
             partials += known.kernel(inputs, call.scalars, outputs, low, known.length, size)
     finally:
@@ -170,6 +181,18 @@ def run_small(session: ServerSession, calls: Sequence[SmallCall]) -> list[Array]
     if made:
         store.put(made)
     return partials
+
+
+def _stage_alone(
+    session: ServerSession, small: SmallCall, call: SweepCall, visible: dict[int, Buffer]
+) -> Staging:
+    """The views of a call on the only server of a session."""
+    arguments = zip(call.inputs, small.known.inputs, call.views, strict=True)
+    inputs = [
+        session.store.get(number, part, visible) if view is None else None
+        for number, part, view in arguments
+    ]
+    return stage(session, call, inputs)
 
 
 def _run(

@@ -40,11 +40,21 @@ def test_dots_and_updates_have_one(ps):
     assert has_form(ps, (x - (x @ y) * y) @ x)
 
 
-def test_views_and_movements_have_none(ps):
+def test_slots_of_views_are_part_of_it(ps):
     x, y = ps.array(np.arange(10.0)), ps.array(np.ones(10))
-    assert not has_form(ps, x[2:] + y[:8])
-    assert not has_form(ps, np.cumsum(x))
-    assert not has_form(ps, x @ y, pending=[x[1:] * 2]), "a view that comes along"
+    first = the_form(ps, x[2:] + y[:8])
+    assert first.key == the_form(ps, y[2:] + x[:8]).key
+    others = [x[2:] + y[2:], x[1:9] + y[:8], x[::-1][2:] + y[:8]]
+    keys = {the_form(ps, other).key for other in others}
+    assert len(keys) == len(others) and first.key not in keys
+
+
+def test_other_results_of_a_movement_that_somebody_holds_are_part_of_it(ps):
+    table = np.random.default_rng(0).standard_normal((12, 2))
+    q, r = np.linalg.qr(ps.array(table))
+    alone, both = the_form(ps, r), the_form(ps, r, pending=[q])
+    assert alone.key != both.key and len(both.nodes) == len(alone.nodes) + 1
+    np.testing.assert_allclose(q.numpy() @ r.numpy(), table, atol=1e-14)
 
 
 def test_it_says_what_the_passes_look_at(ps):
@@ -70,6 +80,9 @@ def test_the_passes_make_the_same_of_loops(ps, monkeypatch):
         yield [z @ x, z], held[1:]
         yield [(z * z).max(), z @ x], held[::-1]
         yield [(z - (z @ x) * y) @ (y - (x @ y) * z)], held[:2]
+        yield [np.diff(z) + ps.arange(10)[1:]], [*held, z[::2], np.cumsum(x)]
+        yield [np.cumsum(z), np.sort(x) + y], held[2:]
+        yield [z[x.astype(int)] * 2, (z[3:] - x[:7]) @ y[3:]], held
 
     for goals, held in targets():
         nodes = [one.node for one in goals]
@@ -119,6 +132,51 @@ def test_kept_plans_give_the_same_bits_for_the_same_messages(scales):
             found.append((values, ps.counters.messages, ps.counters.vectors_read))
             by_passes_alone(patched)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_kept_plans_of_views_and_movements_are_of_other_numbers(servers):
+    """Also where a number is the start or the step of a slice, by chance."""
+    values = np.linspace(-1.0, 2.0, 20)
+    with dv.local(servers, in_process=True) as ps:
+        line, x = ps.arange(20), ps.array(values)
+        for factor, order in ((2, 1), (5, -1), (2, -1)):
+            index = np.arange(20)[::order] % 7
+            found = [
+                line[2::2] * factor,
+                (factor * x)[1:] - x[:-1],
+                np.cumsum(factor * x)[ps.array(index)],
+                factor * x[ps.array(index)] + x[::-1],
+            ]
+            expected = [
+                np.arange(20)[2::2] * factor,
+                (factor * values)[1:] - values[:-1],
+                np.cumsum(factor * values)[index],
+                factor * values[index] + values[::-1],
+            ]
+            for mine, theirs in zip(found, expected, strict=True):
+                np.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-15, atol=1e-15)
+
+
+def test_views_after_their_first_run_are_planned_once(monkeypatch):
+    """A stencil typed in place, and a product with indices: the second loop makes no pass."""
+    passes = []
+    by_passes = Planner._by_passes
+    monkeypatch.setattr(Planner, "_by_passes", lambda *given: passes.append(1) or by_passes(*given))
+    with dv.local(1, in_process=True) as ps:
+        x, index = ps.array(np.arange(30.0)), ps.array(np.arange(30)[::-1])
+        counts = []
+        for _ in range(3):
+            passes.clear()
+            v = 1.0 * x
+            for _ in range(4):
+                w = 2 * v
+                w[1:] -= v[:-1]
+                v = w / np.linalg.norm(w)
+                v = np.cumsum(v[index])
+            v.numpy()
+            counts.append(len(passes))
+    assert counts[0] > 0 and counts[1:] == [0, 0]
 
 
 def test_products_that_cancel_only_later(ps):

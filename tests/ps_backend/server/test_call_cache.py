@@ -188,3 +188,33 @@ def test_what_takes_arrays_along_or_leaves_rows_runs_so_here(servers, monkeypatc
             for one, other in zip(first, second, strict=True):
                 np.testing.assert_array_equal(one, other)
         assert len(ran) >= 2 * servers
+
+
+def test_views_on_the_only_server_run_so(monkeypatch):
+    """Slices, assigned slices, indices: NumPy's values, and errors that come with a message."""
+    values = np.random.default_rng(1).standard_normal(3000)
+    with dv.local(1, in_process=True) as ps:
+        x, index = ps.array(values), np.arange(3000)[::-1]
+        assert x.shape == values.shape
+
+        def results(a, k: int) -> list:
+            chosen = ps.array(index // k) if isinstance(a, dv.DistArray) else index // k
+            made = a + 0.0
+            made[k::2] = -a[k::2]
+            total = (a[k:] * a[:-k]).sum() if isinstance(a, dv.DistArray) else None
+            return [made[::-1] * 2, a[k:] - a[:-k], a[chosen] + a, total]
+
+        ran = []
+        monkeypatch.setattr(service, "run_small", lambda *one: ran.append(1) or run_small(*one))
+        sums = []
+        for k in (1, 2, 2, 1):
+            ran.clear()
+            *found, total = results(x, k)
+            dv.evaluate(*found, total)
+            *expected, _ = results(values, k)
+            for mine, theirs in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(mine.numpy(), theirs)
+            sums.append(float(total))
+        assert sums[:2] == sums[:1:-1] and len(ran) >= 2
+        with pytest.raises(IndexError):
+            (x[ps.array(index + 1)] + x).numpy()
