@@ -16,7 +16,7 @@ from distvec.array import error_hints
 from distvec.array.array import DistArray, ReadonlySlice
 from distvec.array.collectives.core import scatter_now
 from distvec.array.column_split import ColumnSplit, RowSplit, Transposed
-from distvec.array.core.handle import SessionBase, check_session
+from distvec.array.core.handle import SessionBase, check_session, express
 from distvec.array.core.shapes import filled, length_of, on_servers, put, reshape, shape_of, type_of
 from distvec.array.dispatch.array_api import Namespace, shared_names
 from distvec.array.elementwise import apply, where
@@ -30,7 +30,8 @@ from distvec.durability.load import Loaded, load
 from distvec.durability.policy import Durability
 from distvec.durability.published_names import Names
 from distvec.durability.save import Saveable, save
-from distvec.graph.build import check_dtype
+from distvec.graph.build import check_dtype, collect
+from distvec.graph.host_eval import MOST_ELEMENTS
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.row_call import length_of_range
 from distvec.keyed.space import KeyedSpace
@@ -149,8 +150,14 @@ class Session(SessionBase):
 
     # --- making arrays ------------------------------------------------------------------------
 
-    def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> DistArray:
-        """Copy values to the servers.
+    def array(
+        self,
+        values: npt.ArrayLike,
+        dtype: npt.DTypeLike | None = None,
+        *,
+        on_client: bool = False,
+    ) -> DistArray:
+        """Copy values to the servers, or keep a small array on the client.
 
         Parameters
         ----------
@@ -158,31 +165,65 @@ class Session(SessionBase):
             Values of rank 0, 1 or 2. A number becomes a scalar that the client stores.
         dtype : dtype, optional
             Dtype of the array. Default: the dtype of ``values``.
+        on_client : bool, default False
+            Store the array on the client. Operations on such arrays and on numbers compute
+            immediately with NumPy, and send no request. Use it for arrays of at most some ten
+            thousand elements.
 
         Returns
         -------
         DistArray
-            A new array with the shape of ``values``, split over the servers by rows.
+            A new array with the shape of ``values``, split over the servers by rows unless
+            ``on_client``.
 
         Raises
         ------
         TypeError
             If the servers do not support the dtype.
         NotImplementedError
-            If the rank is more than 2.
+            If the rank is more than 2, or if an array of more than 2**22 elements is to be stored
+            on the client.
 
         Notes
         -----
-        Eager: one request per server. A ``DistArray`` of this session is copied lazily; from an
-        array stored on the client the copy is on the servers, and from a column-partitioned one it
-        is row-partitioned.
+        Eager: one request per server, or none with ``on_client``. A ``DistArray`` of this session
+        is copied lazily; from an array stored on the client the copy is on the servers, and from a
+        column-partitioned one it is row-partitioned.
+
+        Examples
+        --------
+        >>> x = ps.array([3.0, 4.0], on_client=True)
+        >>> ps.counters.reset()
+        >>> float(x @ x), ps.counters.messages
+        (25.0, 0)
         """
+        if on_client:
+            return self._keep(values, dtype)
         if not isinstance(values, DistArray):
             return DistArray(self, put(self, values, dtype))
         check_session(self, values, "array")
         rows: DistArray = values.materialized() if values.is_split_by_columns else values
         copy = on_servers(rows)
         return copy.astype(values.dtype if dtype is None else dtype)
+
+    def _keep(self, values: Any, dtype: Any) -> DistArray:
+        """A copy of ``values`` that the client stores; of an array of ours a lazy one."""
+        if isinstance(values, DistArray):
+            check_session(self, values, "array")
+            rows: DistArray = values.materialized() if values.is_split_by_columns else values
+            kept: DistArray = express(rows, collect, rows)
+            return kept.astype(kept.dtype if dtype is None else dtype)
+        given = np.asarray(values, dtype)
+        if given.ndim > 2:
+            raise NotImplementedError(
+                f"arrays have rank 0, 1 or 2, got {given.ndim}; reshape the values"
+            )
+        if given.size > MOST_ELEMENTS:
+            raise NotImplementedError(
+                f"the client stores arrays of at most {MOST_ELEMENTS} elements, got {given.size}; "
+                "leave out on_client=True"
+            )
+        return DistArray(self, self.graph.client_value(given, check_dtype(given.dtype)))
 
     def space(self, n: int, *, split: str = "rows") -> RowSplit:
         """Return a factory for tables of ``n`` rows, split across servers by rows or by columns.

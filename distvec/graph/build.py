@@ -215,7 +215,7 @@ def on_client(
         if arg.value is None:
             return graph.make(op, tuple(args), type, params)
         values.append(arg.value)
-    return graph.client_value(value_of(op, params, type, values), type.dtype)
+    return graph.known(value_of(op, params, type, values), type)
 
 
 def broadcast_to(graph: Graph, node: Node, type: NodeType) -> Node:
@@ -251,6 +251,10 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
     result = resolved[-1]
     if op == "int_pow" and result.kind == "i":
         _check_integer_exponent(operands[1])
+    if not weak and op not in _IDENTITIES:
+        known = _known_result(graph, op, operands, resolved)
+        if known is not None:
+            return known
     args: list[Node] = []
     array: NodeType | None = None
     is_aligned = op not in _IDENTITIES
@@ -272,6 +276,25 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
     if weak and made.value is None and all(isinstance(kind, type) for kind in kinds):
         graph.weak.add(made)
     return made
+
+
+def _known_result(
+    graph: Graph, op: str, operands: Sequence[Any], dtypes: Sequence[np.dtype[Any]]
+) -> Node | None:
+    """The result if the client has all operands, of one shape but for numbers; else None."""
+    shape: Shape = ()
+    values: list[Any] = []
+    for operand, dtype in zip(operands, dtypes, strict=False):  # the last one is the result's
+        if isinstance(operand, Node):
+            value, own = operand.value, operand.type.shape
+            if value is None or not operand.on_client or (own and shape and own != shape):
+                return None
+            shape = shape or own
+            values.append(value if operand.dtype is dtype else cast(graph, operand, dtype).value)
+        else:
+            values.append(dtype.type(np.asarray(operand) if op == "where" else operand))
+    type = client_type(dtypes[-1], shape)
+    return graph.known(value_of(op, (), type, values), type)
 
 
 _COMPARISONS = frozenset(name for name, op in ops.TABLE.items() if op.compares)
@@ -313,7 +336,7 @@ def _apply_broadcast(graph: Graph, op: str, args: Sequence[Node], dtype: np.dtyp
 
 def cast(graph: Graph, node: Node, dtype: np.dtype[Any]) -> Node:
     """``node`` converted to ``dtype``; itself where it has it."""
-    if node.dtype == dtype:
+    if node.dtype is dtype or node.dtype == dtype:
         return node
     if node.on_client and node.known:
         return graph.client_value(node.value, dtype)

@@ -187,7 +187,14 @@ def value_of(op: str, params: Params, type: NodeType, values: Sequence[Any]) -> 
 def compute(op: str, params: Params, type: NodeType, values: Sequence[Any]) -> Any:
     """As ``value_of``, but floating-point errors are the caller's to ignore."""
     function = FUNCTIONS.get(op)
-    found = ops.TABLE[op].numpy(*values) if function is None else function(*values, *params)
+    if function is not None:
+        return cast_value(function(*values, *params), type)
+    found = ops.TABLE[op].numpy(*values)
+    is_new = isinstance(found, np.ndarray) and found.base is None and found.flags.c_contiguous
+    if is_new and found.shape == type.shape and found.dtype is type.dtype:
+        if not any(found is value for value in values):  # else it needs a copy
+            found.flags.writeable = False
+            return found
     return cast_value(found, type)
 
 

@@ -135,6 +135,8 @@ MOST_COPIED = 1 << 12
 """Elements of an array of the servers of which the client keeps a copy that it has."""
 _MOST_COMPUTED = 16
 """So deep is looked for copies of what an array is made of."""
+_MOST_COMPARED = 1 << 10
+"""Bytes of a value of the client that is looked up among the others."""
 _SAME_BITS = frozenset(("add", "subtract", "multiply", "divide", "negative", "square", "sqrt"))
 """Ops of floats that NumPy rounds as all engines do."""
 
@@ -249,6 +251,12 @@ class Graph:
         shape = np.shape(values)
         type = client_type(dtype, shape) if shape else client_type(dtype)
         return self._constant(cast_value(values, type), type)
+
+    def known(self, value: Any, type: ClientType) -> Node:
+        """What the client has computed, of ``type``: equal small values are the same node."""
+        if value.nbytes > _MOST_COMPARED:
+            return self.number(value, type)
+        return self._constant(value, type)
 
     def _constant(self, value: Any, type: ClientType) -> Node:
         key = "const", id(type), value.tobytes()

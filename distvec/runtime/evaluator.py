@@ -111,11 +111,14 @@ class Evaluator:
         array : Handle
             The array.
         """
+        node = array.node
+        if node.value is not None and node.on_client:
+            return  # it holds no memory of the servers, and is not to be computed
         self.holders.add(array)
         if self._tracing:  # what a differentiated function made cannot be computed yet
             return
         slack, most = self._slack, self._slack * self.pending_nodes
-        if array.node.depth >= slack * self.pending_depth or (
+        if node.depth >= slack * self.pending_depth or (
             len(self.graph.nodes) >= most and self.graph.holds(most)
         ):
             self.overdue = True

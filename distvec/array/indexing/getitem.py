@@ -25,11 +25,12 @@ from distvec.array.indexing.parse_key import (
     Slice,
     Take,
     check_together,
+    in_range,
     parse,
     positions,
 )
 from distvec.graph.build import collect
-from distvec.graph.host_eval import item_shape
+from distvec.graph.host_eval import cast_value, item_shape
 from distvec.graph.node import gather as gather_node
 from distvec.graph.node import spread, view
 from ps_backend.program.spaces import DenseSpace
@@ -42,6 +43,11 @@ FEW = 4096
 
 def index_on_host(x: A, key: tuple[Any, ...]) -> A:
     """Return ``x[key]`` of an array on the client; slices, integers and integer arrays."""
+    node = x.node
+    if node.value is not None:
+        value = node.value[key]
+        type = client_type(node.dtype, value.shape)
+        return x.like(x.session.graph.known(cast_value(value, type), type))
     names = tuple([encode_key(one) for one in key])
     return make(x, "client.item", (x,), client_type(x.dtype, item_shape(x.shape, names)), names)
 
@@ -183,6 +189,8 @@ def get_item(x: Arithmetic, key: Any) -> Any:
     """Return ``x[key]``; lazy. A mask gives a selection, which is not compacted yet."""
     if x.is_split_by_columns:
         return x[key]  # type: ignore[index]
+    if type(key) is int and x.ndim == 1 and x.node.on_client:
+        return index_on_host(x, (in_range(key, len(x), 0),))
     if names_all(x, key):
         return x
     if is_one_truth(key):

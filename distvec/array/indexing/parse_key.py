@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,34 @@ def parse(shape: tuple[int, ...], key: Any) -> list[Part]:
 
     ``IndexError``, ``TypeError`` and ``ValueError`` as NumPy's.
     """
+    plain = _plain(key)
+    return _parse(shape, key) if plain is None else list(_parse_plain(shape, plain))
+
+
+def _plain(key: Any) -> tuple[Any, ...] | None:
+    """A key of integers and slices of integers as one that can be looked up; else None."""
+    found: list[Any] = []
+    for one in key if isinstance(key, tuple) else (key,):
+        if isinstance(one, slice):
+            ends = one.start, one.stop, one.step
+            if any(type(end) is not int and end is not None for end in ends):
+                return None
+            found.append(ends)
+        elif type(one) is int or one is None or one is Ellipsis:
+            found.append(one)
+        else:
+            return None
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _parse_plain(shape: tuple[int, ...], plain: tuple[Any, ...]) -> tuple[Part, ...]:
+    """``_parse`` of such a key: loops index by the same ones again and again."""
+    key = tuple([slice(*one) if isinstance(one, tuple) else one for one in plain])
+    return tuple(_parse(shape, key))
+
+
+def _parse(shape: tuple[int, ...], key: Any) -> list[Part]:
     given = [_array_or_plain(one) for one in (key if isinstance(key, tuple) else (key,))]
     if sum(one is Ellipsis for one in given) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
@@ -148,7 +177,7 @@ def _part(one: Any, shape: tuple[int, ...], axis: int) -> Part:
         count = len(range(start, stop, step))
         return Slice(start, step, count) if count else Slice(0, 1, 0)
     if isinstance(one, int):
-        return At(_in_range(one, length, axis))
+        return At(in_range(one, length, axis))
     if one.dtype == np.bool_:
         extents = shape[axis : axis + one.ndim]
         fits = all(n in (0, k) for n, k in zip(one.shape, extents, strict=True))
@@ -167,7 +196,7 @@ def _part(one: Any, shape: tuple[int, ...], axis: int) -> Part:
     return Take(positions(one, length, axis))
 
 
-def _in_range(index: int, length: int, axis: int) -> int:
+def in_range(index: int, length: int, axis: int) -> int:
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {length}")
     return index % length
@@ -179,7 +208,7 @@ def positions(indices: npt.NDArray[Any], length: int, axis: int = 0) -> npt.NDAr
     if found.size:
         least, greatest = int(found.min()), int(found.max())
         for extreme in (least, greatest):
-            _in_range(extreme, length, axis)
+            in_range(extreme, length, axis)
         if least < 0:
             found += length * (found < 0)
     return found

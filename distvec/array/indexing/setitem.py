@@ -43,6 +43,11 @@ def given_as(x: Arithmetic, value: Any) -> Any:
     return x.session.array(given) if isinstance(given, np.ndarray) else given
 
 
+def _rank(value: Any) -> int:
+    """``np.ndim``, which takes longer to find out whose array it is."""
+    return value.ndim if isinstance(value, Handle) else np.ndim(value)
+
+
 def _number_or_array(x: Arithmetic, value: Any) -> Any:
     """The same; what is an array of the client stays one."""
     if isinstance(value, Arithmetic):
@@ -59,7 +64,7 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
     Lazy. Later operations on the new value are fused with the assignment.
     """
     check_not_slice(x)
-    while np.ndim(value) > x.ndim and np.shape(value)[0] == 1:  # as NumPy, which leaves them out
+    while _rank(value) > x.ndim and np.shape(value)[0] == 1:  # as NumPy, which leaves them out
         rest = np.shape(value)[1:]
         value = reshape_any(value, rest)
     if names_all(x, key):
