@@ -190,12 +190,17 @@ def compute(op: str, params: Params, type: NodeType, values: Sequence[Any]) -> A
     if function is not None:
         return cast_value(function(*values, *params), type)
     found = ops.TABLE[op].numpy(*values)
-    is_new = isinstance(found, np.ndarray) and found.base is None and found.flags.c_contiguous
-    if is_new and found.shape == type.shape and found.dtype is type.dtype:
-        if not any(found is value for value in values):  # else it needs a copy
-            found.flags.writeable = False
-            return found
+    if _is_new(found, type) and not any(found is value for value in values):
+        found.flags.writeable = False
+        return found
     return cast_value(found, type)
+
+
+def _is_new(found: Any, type: NodeType) -> bool:
+    """Whether it is an array of its own memory, just of ``type``: it needs no copy."""
+    if not isinstance(found, np.ndarray) or found.base is not None or found.dtype is not type.dtype:
+        return False
+    return found.shape == type.shape and found.flags.c_contiguous
 
 
 def cast_value(value: Any, type: NodeType) -> Any:

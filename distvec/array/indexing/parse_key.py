@@ -197,6 +197,7 @@ def _part(one: Any, shape: tuple[int, ...], axis: int) -> Part:
 
 
 def in_range(index: int, length: int, axis: int) -> int:
+    """``index`` of an axis as a number from 0; ``IndexError`` as NumPy's."""
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {length}")
     return index % length
