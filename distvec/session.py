@@ -186,9 +186,9 @@ class Session(SessionBase):
 
         Notes
         -----
-        Eager: one request per server, or none with ``on_client``. A ``DistArray`` of this session
-        is copied lazily; from an array stored on the client the copy is on the servers, and from a
-        column-partitioned one it is row-partitioned.
+        Eager: one request per server, but no request with ``on_client``. A ``DistArray`` of this
+        session is copied lazily; from an array stored on the client the copy is on the servers, and
+        from a column-partitioned one it is row-partitioned.
 
         Examples
         --------
