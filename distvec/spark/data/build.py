@@ -214,12 +214,18 @@ class Collector:
         ordered: dict[str, Any] = {f"{name}s": values[order] for name, values in along.items()}
         columns, matrix = self._dense(dtype, compact, order) or self._matrix(dtype, compact, order)
         rows = Rows(matrix, labels[order], **ordered)
-        return Block(columns, rows.for_many_products())
+        return Block(columns, rows if self._has_entries else rows.for_many_products())
 
     @property
     def nnz(self) -> int:
         """How many elements are not zero."""
         return sum(rows.nnz for rows in self.batches)
+
+    @property
+    def _has_entries(self) -> bool:
+        """Whether zeros and repetitions count, so that the matrix stays as it is."""
+        first = self.batches[0]
+        return isinstance(first, SparseRows) and first.are_entries
 
     def _dense(self, dtype: str, compact: bool, order: Ints) -> tuple[Ints, Matrix] | None:
         """The coordinates, and the rows over them in that order; None if CSR is to be made."""
@@ -260,7 +266,8 @@ class Collector:
             (values, local.astype(index_type, copy=False), indptr),
             shape=(self.count, columns.size),
         )
-        if values.size and values.size >= _DENSE_FROM * self.count * columns.size:
+        is_dense = values.size and values.size >= _DENSE_FROM * self.count * columns.size
+        if is_dense and not self._has_entries:
             return columns, matrix.toarray()[order]
         return columns, matrix[order]
 

@@ -25,6 +25,9 @@ from distvec.spark.task_session import TaskSession
 _MOST_NAMED = 20
 """Columns in a message."""
 
+ENTRIES = "struct<size:int,indices:array<int>,values:array<double>>"
+"""The type of rows whose zeros and repetitions count, such as those of ratings."""
+
 
 _JOIN_HINT = "; pyspark.ml.feature.VectorAssembler joins vectors and numbers"
 
@@ -62,9 +65,9 @@ def select_columns(
     """
     chosen = [feature_column(data, columns.features)]
     if columns.label is not None:
-        chosen.append(_number(data, columns.label, "label"))
+        chosen.append(number_column(data, columns.label, "label"))
     for name, column in columns.along.items():
-        chosen.append((_group if name == "group" else _number)(data, column, name))
+        chosen.append((_group if name == "group" else number_column)(data, column, name))
     rows = data.select(*chosen)
     if order == "group":
         return rows.repartition(partitions or _partitions(data), "group")
@@ -142,6 +145,8 @@ def feature_column(data: DataFrame, names: str | Sequence[str]) -> Column:
         return _unwrapped(column).alias("features")
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
         return column.cast("array<double>").alias("features")
+    if kind.simpleString() == ENTRIES:
+        return column.alias("features")
     if not isinstance(names, str) and isinstance(kind, NumericType | BooleanType):
         return F.array(column.cast("double")).alias("features")
     hint = f"; of one column of numbers write features=[{name!r}]"
@@ -178,7 +183,8 @@ def _feature_number(data: DataFrame, name: str) -> Column:
     return column.cast("double")
 
 
-def _number(data: DataFrame, name: str, argument: str) -> Column:
+def number_column(data: DataFrame, name: str, argument: str) -> Column:
+    """A column of numbers as double, named like the argument that gives its name."""
     column, kind = find_column(data, name, argument)
     if not isinstance(kind, NumericType | BooleanType):
         raise TypeError(

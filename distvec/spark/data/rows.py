@@ -2,7 +2,8 @@
 
 Spark 4.3 sends ``VectorUDT`` as ``struct<type: int8, size: int32, indices: list<int32>, values:
 list<double>>``, type 0 sparse and 1 dense, and ``array<double>`` as ``list<double>``. Both become a
-table if all rows are dense, else CSR rows in global coordinates. What cannot be used raises
+table if all rows are dense, else CSR rows in global coordinates. Entries, such as ratings, have a
+struct without ``type``; zeros and repetitions count among them. What cannot be used raises
 ``BadRow`` with the row's number in its batch.
 
 Spark promises the rows of a partition, not their order, and not always which partition they are in:
@@ -40,6 +41,8 @@ class SparseRows(NamedTuple):
     lengths: Ints
     indices: npt.NDArray[np.int32]
     values: Floats
+    are_entries: bool = False
+    """Whether zeros and repetitions count."""
 
     @property
     def nnz(self) -> int:
@@ -84,10 +87,15 @@ class DenseRows(NamedTuple):
 def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows | DenseRows:
     """The rows of a feature column: a table if all are dense, else CSR rows without zeros.
 
-    A batch must have a row. ``names``: of the columns that the features come from, for messages.
+    Entries keep their zeros. A batch must have a row. ``names``: of the columns that the features come from, for messages.
     """
     _refuse_null(column, "the features are null; drop such rows: data.dropna()")
-    if pa.types.is_struct(column.type):
+    is_struct = pa.types.is_struct(column.type)
+    if is_struct and column.type.get_field_index("type") < 0:
+        size, indices, values = column.flatten()
+        parts = _lengths(values), indices.flatten().to_numpy(), values.flatten().to_numpy()
+        return SparseRows(size[0].as_py(), *parts, are_entries=True)
+    if is_struct:
         kind, size, indices, values = column.flatten()
         sparse = kind.to_numpy() == 0
         lengths = _lengths(values)

@@ -91,6 +91,15 @@ class Saved(MLWritable, Params, MLReadable[Any]):
         """The attributes of a model as a DataFrame in MLlib's schema; None for estimators."""
         return None
 
+    def _frames(self, session: SparkSession) -> dict[str, DataFrame]:
+        """The frames of a model by the name of their directory."""
+        data = self._data(session)
+        return {} if data is None else {"data": data}
+
+    def _metadata(self) -> dict[str, Any]:
+        """Further entries of the metadata, in MLlib's files, too."""
+        return {}
+
     @classmethod
     def _from_data(cls, session: SparkSession, path: str, metadata: Mapping[str, Any]) -> Self:
         """A new object without Params, for models with the attributes of ``data`` at ``path``."""
@@ -163,7 +172,7 @@ class Writer(GeneralMLWriter):
             return
         is_ours = self.source == "distvec"
         on_servers = instance._is_on_servers and is_ours
-        data = None if on_servers else instance._data(session)
+        frames = {} if on_servers else instance._frames(session)
         name, skipped = instance._class_name(), instance._unsaved_params
         if self.source == "mllib":
             name, skipped = instance._jvm_name(), skipped | instance._own_params
@@ -174,14 +183,15 @@ class Writer(GeneralMLWriter):
             "uid": instance.uid,
             "paramMap": encode_map(instance._paramMap, skipped),
             "defaultParamMap": encode_map(instance._defaultParamMap, skipped),
+            **instance._metadata(),
             **({"attributes": instance._attributes(), "onServers": on_servers} if is_ours else {}),
         }
         line = session.createDataFrame([(json.dumps(metadata),)], "value string")
         line.coalesce(1).write.text(os.path.join(path, "metadata"))
         if on_servers:
             instance._save_from_servers(os.path.join(path, "data"))
-        elif data is not None:
-            data.coalesce(1).write.parquet(os.path.join(path, "data"))
+        for folder, frame in frames.items():
+            frame.coalesce(1).write.parquet(os.path.join(path, folder))
 
 
 class Reader(MLReader[T], Generic[T]):

@@ -24,7 +24,13 @@ from distvec.spark.barrier.job import run_in_tasks
 from distvec.spark.jobs.application import is_connect
 from distvec.spark.jobs.failures import Failure
 from distvec.spark.ml.files import Saved, encode_map
-from distvec.spark.ml.params import FitParams, HasFeatures, SettableParams, StartParams
+from distvec.spark.ml.params import (
+    FitParams,
+    HasFeatures,
+    ProgressParams,
+    SettableParams,
+    StartParams,
+)
 from distvec.spark.objectives.objective import Objective
 from optim import Result
 from ps_backend.durability.checkpoint_directory import names_checkpoint
@@ -38,15 +44,14 @@ def _names(kind: type) -> frozenset[str]:
     return frozenset(one.name for one in vars(kind).values() if isinstance(one, Param))
 
 
-class RowsEstimator(SettableParams, StartParams, HasFeatures, Saved):
+class SharingEstimator(SettableParams, ProgressParams, Saved):
     """An estimator that is fitted to rows which tasks keep.
 
-    Subclasses make the objective, and a model from it. All estimators with the same ``_data_key``
-    may share one objective: the key has the Params that ``_objective`` reads.
+    Subclasses read the rows, and make a model of them. All estimators with the same ``_data_key``
+    may share them: the key has the Params that ``_objective`` reads.
     """
 
-    _own_params: ClassVar[frozenset[str]] = Saved._own_params | _names(StartParams)
-    _unsaved_params: ClassVar[frozenset[str]] = frozenset({"initialModel"})
+    _own_params: ClassVar[frozenset[str]] = _names(ProgressParams)
     _is_one_of_many = False
     """Whether other fits share ``checkpointDir``."""
 
@@ -54,15 +59,11 @@ class RowsEstimator(SettableParams, StartParams, HasFeatures, Saved):
     def _data_key(self) -> tuple[Any, ...]: ...
 
     @abstractmethod
-    def _objective(self, dataset: DataFrame) -> Objective: ...
+    def _objective(self, dataset: DataFrame) -> Any:
+        """What has the rows, with a method ``close``."""
 
     @abstractmethod
-    def _train(self, objective: Objective, dataset: DataFrame) -> Any: ...
-
-    @property
-    def _weight(self) -> str | None:
-        """The column of weights, if there is one."""
-        return self.getOrDefault("weightCol") or None if self.isDefined("weightCol") else None
+    def _train(self, objective: Any, dataset: DataFrame) -> Any: ...
 
     def _start(self, objective: Objective) -> Weights | None:
         """The parameters of ``initialModel``; None without one.
@@ -115,6 +116,23 @@ class RowsEstimator(SettableParams, StartParams, HasFeatures, Saved):
 
     def _fit(self, dataset: DataFrame) -> Any:
         return _Fits(dataset, [self]).fit(0)
+
+
+class RowsEstimator(SharingEstimator, StartParams, HasFeatures):
+    """The same over rows of features, by an objective."""
+
+    _own_params: ClassVar[frozenset[str]] = (
+        SharingEstimator._own_params | Saved._own_params | _names(StartParams)
+    )
+    _unsaved_params: ClassVar[frozenset[str]] = frozenset({"initialModel"})
+
+    @abstractmethod
+    def _objective(self, dataset: DataFrame) -> Objective: ...
+
+    @property
+    def _weight(self) -> str | None:
+        """The column of weights, if there is one."""
+        return self.getOrDefault("weightCol") or None if self.isDefined("weightCol") else None
 
 
 class ServerEstimator(RowsEstimator, FitParams):
@@ -242,10 +260,10 @@ class _Fits:
     slots of the application.
     """
 
-    def __init__(self, dataset: DataFrame, estimators: Sequence[RowsEstimator]) -> None:
+    def __init__(self, dataset: DataFrame, estimators: Sequence[SharingEstimator]) -> None:
         self._dataset, self._estimators = dataset, estimators
         self._lock = threading.Lock()
-        self._objectives: dict[Any, Objective] = {}
+        self._objectives: dict[Any, Any] = {}
         self._left = Counter(one._data_key() for one in estimators)
         self._by_tasks: dict[int, Any] = {}
         """Results of fits in one barrier job, by number of the estimator."""
@@ -282,7 +300,7 @@ class _Fits:
         return outcome
 
 
-def _train_all(estimators: Sequence[RowsEstimator], rows: Any) -> list[Any]:
+def _train_all(estimators: Sequence[SharingEstimator], rows: Any) -> list[Any]:
     """The models of estimators that share the rows, or why there is none."""
     found: list[Any] = []
     with estimators[0]._objective(rows) as objective:

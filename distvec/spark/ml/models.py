@@ -41,7 +41,7 @@ from ps_backend.durability.stores import open_store
 MARGIN = "distvec margin"
 """A column that exists while a frame is transformed."""
 
-_LOCAL_PARAMETERS = 1 << 24
+LOCAL_PARAMETERS = 1 << 24
 """Larger models stay on the servers."""
 
 
@@ -270,7 +270,7 @@ def kept(x: Any, loss: Loss, features: str | list[str], *, intercept: bool) -> M
 
 def in_memory(model: Model) -> Model:
     """The same model, in memory unless it is too large."""
-    return model if sum(one.size for one in model.arrays) > _LOCAL_PARAMETERS else model.numpy()
+    return model if sum(one.size for one in model.arrays) > LOCAL_PARAMETERS else model.numpy()
 
 
 def compressed(vector: DenseVector) -> Vector:

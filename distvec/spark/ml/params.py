@@ -156,15 +156,9 @@ def _to_options(value: Any) -> dict[str, Any]:
     raise TypeError(f"must be a dict of options, got {value!r}")
 
 
-class StartParams(Params):
-    """Params of all estimators of distvec, which MLlib's lack."""
+class ProgressParams(Params):
+    """The Param of all estimators of distvec, which MLlib's lack."""
 
-    initialModel: Param[models.Model] = Param(
-        Params._dummy(),
-        "initialModel",
-        "model that the fit starts from; it is not saved",
-        typeConverter=_to_model,
-    )
     verbose: Param[bool] = Param(
         Params._dummy(),
         "verbose",
@@ -175,6 +169,17 @@ class StartParams(Params):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._setDefault(verbose=False)
+
+
+class StartParams(ProgressParams):
+    """The same of those that can start from a model."""
+
+    initialModel: Param[models.Model] = Param(
+        Params._dummy(),
+        "initialModel",
+        "model that the fit starts from; it is not saved",
+        typeConverter=_to_model,
+    )
 
     def _given(self, name: str) -> Any:
         """The value of a Param; None without one."""

@@ -146,7 +146,7 @@ def test_models_stay_on_the_servers(ps, spark, tmp_path, monkeypatch):
     assert again.coefficients == compact.coefficients and again.fitted.is_local
     found = [[row.prediction for row in one.transform(frame).collect()] for one in (again, whole)]
     assert np.allclose(*found, atol=1e-8)
-    monkeypatch.setattr(models, "_LOCAL_PARAMETERS", 1000)
+    monkeypatch.setattr(models, "LOCAL_PARAMETERS", 1000)
     ps.counters.reset()
     model, other = estimator.fit(frame), huber.fit(frame)
     line = LinearRegression(labelCol="y", solver="l-bfgs", maxIter=2, regParam=0.1).fit(frame)

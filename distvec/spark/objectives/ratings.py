@@ -1,0 +1,237 @@
+"""Alternating least squares over ratings: the factors of users and items on the servers.
+
+Tasks keep the ratings twice, by user and by item. In each half of an iteration they pull the
+factors of one side that their ratings name, solve the rows of the other side, and push those. A
+row is solved by one task, from its ratings in a fixed order, so the factors are the same for any
+number of partitions and servers.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import Broadcast
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from distvec import DistArray
+from distvec.losses.labels import Numbers
+from distvec.losses.ratings import Factorization, solve_rows
+from distvec.losses.rows import Floats, Ints
+from distvec.spark.context import PSContext
+from distvec.spark.data.build import Descriptor
+from distvec.spark.data.columns import ENTRIES, Columns
+from distvec.spark.data.dataset import Dataset
+from distvec.spark.jobs.interpreter import use_driver_python
+from distvec.spark.objectives.evaluation_task import LoadedPartitions
+from distvec.spark.rounds.contribute import Contributor
+from distvec.spark.task_session import SessionTicket, join, singleton
+from optim.core.run import progress_bar
+from ps_backend.client import StoredArray
+from ps_backend.errors import PSError, ServerLost
+
+_TRIES = 3
+
+Ids = npt.NDArray[np.int32]
+
+
+class Side(NamedTuple):
+    """Users or items: their ids, ascending, and the ratings by them."""
+
+    ids: Ids
+    rows: Dataset
+    """The label of a row is the place of its id; columns are places of the other side's ids."""
+
+
+class Ratings:
+    """Ratings in blocks on the executors, by user and by item.
+
+    ``data`` has the columns ``user``, ``item`` and ``rating``. Reading takes four Spark jobs with
+    a shuffle each. ``ValueError`` for ids that are no integers of 32 bits, and for ratings that are
+    not finite.
+    """
+
+    def __init__(self, data: DataFrame, partitions: tuple[int, int]) -> None:
+        use_driver_python(data)
+        numbers = data.select(*(F.col(name).cast("double") for name in ("user", "item", "rating")))
+        users, items = (_ids(numbers, name) for name in ("user", "item"))
+        _check_ratings(numbers)
+        self.users = _side(numbers, ("user", "item"), (users, items), partitions[0])
+        try:
+            self.items = _side(numbers, ("item", "user"), (items, users), partitions[1])
+        except BaseException:
+            self.users.rows.close()
+            raise
+
+    def close(self) -> None:
+        """Remove the blocks."""
+        self.users.rows.close()
+        self.items.rows.close()
+
+
+def _ids(numbers: DataFrame, name: str) -> Ids:
+    """The distinct ids of a column. ``ValueError`` if one is no integer of 32 bits."""
+    found = numbers.select(name).distinct().toArrow().column(name)
+    if found.null_count:
+        raise ValueError(f"the column of {name}s has nulls; drop such rows: data.dropna()")
+    ids = np.sort(found.to_numpy())
+    bounds = np.iinfo(np.int32)
+    bad = ids[~((ids == np.floor(ids)) & (ids >= bounds.min) & (ids <= bounds.max))]
+    if bad.size:
+        raise ValueError(
+            f"the column of {name}s has the id {bad[0]:.17g}; ids must be integers between "
+            f"{bounds.min} and {bounds.max}: number them by pyspark.ml.feature.StringIndexer"
+        )
+    if not ids.size:
+        raise ValueError("the data has no rows; a factorization needs at least one rating")
+    return ids.astype(np.int32)
+
+
+def _check_ratings(numbers: DataFrame) -> None:
+    """``ValueError`` if a rating is null or not finite."""
+    rating = F.col("rating")
+    is_bad = rating.isNull() | F.isnan(rating) | (F.abs(rating) == math.inf)
+    bad = numbers.where(is_bad).first()
+    if bad is not None:
+        raise ValueError(
+            f"the rating of user {bad.user:.0f} and item {bad.item:.0f} is {bad.rating}; ratings "
+            "must be finite: drop such rows"
+        )
+
+
+def _side(
+    numbers: DataFrame, names: tuple[str, str], ids: tuple[Ids, Ids], partitions: int
+) -> Side:
+    """The ratings with a row for each id of the first column."""
+    context = numbers.sparkSession.sparkContext
+    known = context.broadcast(ids)
+    columns = [F.col(name) for name in (*names, "rating")]
+    ordered = numbers.select(*columns).repartition(partitions, names[0])
+    rows = ordered.mapInArrow(partial(_rows_of, known), f"label double, features {ENTRIES}")
+    return Side(ids[0], Dataset(rows, Columns(), Numbers()))
+
+
+def _rows_of(
+    known: Broadcast[tuple[Ids, Ids]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For ``mapInArrow``: the entries of each id together, in the order of columns and ratings."""
+    parts = [[one.to_numpy() for one in batch.columns] for batch in batches if batch.num_rows]
+    if not parts:
+        return
+    own, other, ratings = (np.concatenate(column) for column in zip(*parts, strict=True))
+    rows, columns = (np.searchsorted(*pair) for pair in zip(known.value, (own, other), strict=True))
+    order = np.lexsort((ratings, columns, rows))
+    labels, starts = np.unique(rows[order], return_index=True)
+    ends = pa.array(np.append(starts, order.size).astype(np.int32))
+    each = pa.array(np.full(labels.size, len(known.value[1]), np.int32))
+    indices = pa.ListArray.from_arrays(ends, pa.array(columns[order].astype(np.int32)))
+    values = pa.ListArray.from_arrays(ends, pa.array(ratings[order]))
+    features = pa.StructArray.from_arrays([each, indices, values], ["size", "indices", "values"])
+    yield pa.RecordBatch.from_arrays(
+        [pa.array(labels.astype(np.float64)), features], ["label", "features"]
+    )
+
+
+class Factors(NamedTuple):
+    """The factors of users and items, and the objective after each iteration."""
+
+    users: DistArray
+    items: DistArray
+    history: list[float]
+
+
+def factorize(
+    ps: PSContext,
+    ratings: Ratings,
+    problem: Factorization,
+    start: Callable[[], DistArray],
+    iterations: int,
+    *,
+    progress: bool = False,
+) -> Factors:
+    """Solve items and users in turns.
+
+    ``start`` makes the first factors of the users. If a server is lost, all iterations run again,
+    with a warning, and give the same factors. Each half of an iteration is a Spark job without a
+    shuffle.
+    """
+    for left in reversed(range(_TRIES)):
+        lives = ps.generations
+        try:
+            return _factorize(ps, ratings, problem, start(), iterations, progress)
+        except PSError as error:
+            is_lost = isinstance(error, ServerLost) or ps.generations != lives
+            if not (left and is_lost and ps.generations):
+                raise
+            warnings.warn(f"the factorization starts again: {error}", RuntimeWarning, stacklevel=3)
+    raise AssertionError("unreachable")
+
+
+def _factorize(
+    ps: PSContext,
+    ratings: Ratings,
+    problem: Factorization,
+    users: DistArray,
+    iterations: int,
+    progress: bool,
+) -> Factors:
+    history: list[float] = []
+    items = ps.zeros((len(ratings.items.ids), users.shape[1]))
+    with progress_bar(iterations, is_shown=progress) as show:
+        for number in range(iterations):
+            items, of_items = _solve_side(ps, ratings.items, users, problem)
+            users, of_users = _solve_side(ps, ratings.users, items, problem)
+            history.append(of_users.value + of_items.penalty)
+            show(number + 1, objective=history[-1])
+    return Factors(users, items, history)
+
+
+class _Sums(NamedTuple):
+    """Of a partition's rows; see ``SolvedRows``."""
+
+    value: float
+    penalty: float
+
+
+def _solve_side(
+    ps: PSContext, side: Side, others: DistArray, problem: Factorization
+) -> tuple[DistArray, _Sums]:
+    """The factors of one side, by those of the other."""
+    others.persist()
+    held = StoredArray(others.buffer_id, others.type)
+    rank = others.shape[1]
+    gram = (others.T @ others).numpy() if problem.is_implicit else np.zeros((rank, rank))
+
+    def attempt() -> tuple[DistArray, _Sums]:
+        found = ps.zeros((len(side.ids), rank))
+        with ps.round(found) as r:
+            task = partial(_solve_partition, ps.access, held, problem, gram, r)
+            sums = side.rows.run_on_blocks(task)
+        return found, _Sums(*(math.fsum(column) for column in zip(*sums, strict=True)))
+
+    return side.rows.retry_missing(attempt)
+
+
+def _solve_partition(
+    access: SessionTicket,
+    others: StoredArray,
+    problem: Factorization,
+    gram: Floats,
+    r: Contributor,
+    descriptor: Descriptor,
+) -> _Sums:
+    """Solve the rows of a partition. Two messages a server: a pull and a push."""
+    loaded = singleton(LoadedPartitions)
+    selection = loaded.get(descriptor.path).selection(None, descriptor.partition)
+    places: Ints = selection.rows.labels.astype(np.int64)
+    factors = loaded.vectors().pull(join(access), *others, selection.features)
+    solved = solve_rows(selection.rows.matrix, factors, problem, gram)  # type: ignore[arg-type]
+    r.push(places, solved.factors)
+    return _Sums(solved.value, solved.penalty)

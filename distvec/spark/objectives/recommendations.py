@@ -1,0 +1,192 @@
+"""The tasks that use factors of users and items: predictions, and the best of the other side.
+
+Factors are a broadcast, or rows on the servers, of which tasks pull those that they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import Broadcast
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.pandas.functions import arrow_udf
+
+from distvec import DistArray
+from distvec.losses.rows import Ints
+from distvec.spark.context import PSContext
+from distvec.spark.jobs.application import is_connect
+from distvec.spark.jobs.interpreter import use_driver_python
+from distvec.spark.task_session import SessionTicket, join
+from ps_backend.client import StoredArray
+
+_COLUMNS = 4096
+"""So many rows of the other side are multiplied at a time."""
+
+Ids = npt.NDArray[np.int32]
+Values = npt.NDArray[np.float32]
+
+
+class FactorTable(NamedTuple):
+    """The factors of users or of items, in memory or on the servers."""
+
+    ids: Ids
+    """Ascending."""
+    factors: Values | DistArray
+    """A row for each id."""
+
+
+Tables = tuple[FactorTable, FactorTable]
+
+
+class _Rows(NamedTuple):
+    """The same in tasks."""
+
+    ids: Ids
+    factors: Values | StoredArray
+    access: SessionTicket | None
+
+    def at(self, places: Ints) -> Values:
+        """The factors at some places."""
+        if self.access is None:
+            found: Values = self.factors[places]  # type: ignore[assignment, index, call-overload]
+            return found
+        distinct, inverse = np.unique(places, return_inverse=True)
+        pulled: Values = join(self.access).gather(*self.factors, distinct)[inverse]  # type: ignore[misc, arg-type]
+        return pulled
+
+
+class _Known(NamedTuple):
+    """Two tables, in the closure of a task."""
+
+    tables: tuple[_Rows, _Rows] | Broadcast[tuple[_Rows, _Rows]]
+
+    @classmethod
+    def of(cls, session: SparkSession, tables: Tables) -> _Known:
+        """Tables on the servers are evaluated first."""
+        found = _in_task(tables[0]), _in_task(tables[1])
+        if is_connect(session):
+            return cls(found)
+        return cls(session.sparkContext.broadcast(found))
+
+    def __call__(self) -> tuple[_Rows, _Rows]:
+        return self.tables.value if isinstance(self.tables, Broadcast) else self.tables
+
+
+def _in_task(table: FactorTable) -> _Rows:
+    if isinstance(table.factors, np.ndarray):
+        return _Rows(table.ids, table.factors, None)
+    array, ps = table.factors.persist(), table.factors.session
+    if not isinstance(ps, PSContext):
+        raise TypeError("the factors are on other servers than those of a PSContext")
+    return _Rows(table.ids, StoredArray(array.buffer_id, array.type), ps.access)
+
+
+def predict(
+    data: DataFrame, tables: Tables, columns: tuple[Column, Column], output: str
+) -> DataFrame:
+    """``data`` with the products of the factors of two ids; NaN if one is unknown."""
+    use_driver_python(data)
+    known = _Known.of(data.sparkSession, tables)
+
+    def score(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+        for batch in batches:
+            yield pa.array(_products(known(), batch))
+
+    udf = arrow_udf(score, "float")  # type: ignore[call-overload]  # the stubs want the kind
+    return data.withColumn(output, udf(*columns))
+
+
+def _products(tables: tuple[_Rows, _Rows], columns: tuple[pa.Array, pa.Array]) -> Values:
+    places, is_known = [], np.ones(len(columns[0]), bool)
+    for table, column in zip(tables, columns, strict=True):
+        if column.null_count:
+            raise ValueError("an id is null; drop such rows: data.dropna()")
+        ids = column.to_numpy()
+        found = np.minimum(np.searchsorted(table.ids, ids), len(table.ids) - 1)
+        is_known &= table.ids[found] == ids
+        places.append(found)
+    products = np.full(is_known.size, np.nan, np.float32)
+    left, right = (table.at(at[is_known]) for table, at in zip(tables, places, strict=True))
+    products[is_known] = np.vecdot(left, right)
+    return products
+
+
+def recommend(
+    session: SparkSession,
+    tables: Tables,
+    places: Ints,
+    count: int,
+    *,
+    names: tuple[str, str],
+    block: int,
+) -> DataFrame:
+    """For rows of the first table, those of the other with the ``count`` largest products.
+
+    A task multiplies ``block`` rows at a time with the other table.
+    """
+    own, other = names
+    schema = f"`{own}` int, recommendations array<struct<`{other}`:int,rating:float>>"
+    known = _Known.of(session, tables)
+    return _by_blocks(session, places, block, partial(_best, known, count, names), schema)
+
+
+def list_factors(session: SparkSession, table: FactorTable, block: int) -> DataFrame:
+    """The table as a frame with the columns ``id`` and ``features``."""
+    known = _Known.of(session, (table, table))
+    places, schema = np.arange(len(table.ids)), "id int, features array<float>"
+    return _by_blocks(session, places, block, partial(_listed, known), schema)
+
+
+def _by_blocks(
+    session: SparkSession, places: Ints, block: int, task: Any, schema: str
+) -> DataFrame:
+    """A frame with the rows that ``task`` makes of each block of places."""
+    blocks = -(-len(places) // block)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield task(places[number * block : (number + 1) * block])
+
+    frame = session.range(0, blocks, 1, max(blocks, 1))
+    use_driver_python(frame)
+    return frame.mapInArrow(run, schema)
+
+
+def _best(known: _Known, count: int, names: tuple[str, str], places: Ints) -> pa.RecordBatch:
+    own, other = known()
+    rows = own.at(places)
+    ratings, chosen = np.empty((len(places), 0), np.float32), np.empty((len(places), 0), np.int64)
+    for start in range(0, len(other.ids), _COLUMNS):
+        columns = np.arange(start, min(start + _COLUMNS, len(other.ids)))
+        more = np.broadcast_to(columns, (len(places), columns.size))
+        ratings = np.concatenate([ratings, rows @ other.at(columns).T], axis=1)
+        chosen = np.concatenate([chosen, more], axis=1)
+        if ratings.shape[1] > count:
+            largest = np.argpartition(-ratings, count - 1, axis=1)[:, :count]
+            ratings, chosen = (np.take_along_axis(x, largest, axis=1) for x in (ratings, chosen))
+    order = np.lexsort((chosen, -ratings), axis=1)
+    ratings, chosen = (np.take_along_axis(x, order, axis=1) for x in (ratings, chosen))
+    each = pa.StructArray.from_arrays(
+        [pa.array(other.ids[chosen].ravel()), pa.array(ratings.ravel())], [names[1], "rating"]
+    )
+    return pa.RecordBatch.from_arrays(
+        [pa.array(own.ids[places]), _as_lists(each, len(places))], [names[0], "recommendations"]
+    )
+
+
+def _listed(known: _Known, places: Ints) -> pa.RecordBatch:
+    table = known()[0]
+    features = _as_lists(pa.array(table.at(places).ravel()), len(places))
+    return pa.RecordBatch.from_arrays([pa.array(table.ids[places]), features], ["id", "features"])
+
+
+def _as_lists(flat: pa.Array, count: int) -> pa.ListArray:
+    """So many lists of one length."""
+    ends = np.arange(count + 1, dtype=np.int32) * (len(flat) // count)
+    return pa.ListArray.from_arrays(pa.array(ends), flat)
