@@ -84,13 +84,14 @@ def test_the_objective_falls_and_nonnegative_factors_are_such(frame, model):
     assert history.objectiveHistory[2] >= model.objectiveHistory[2]
 
 
-def test_a_lost_server_costs_time_alone(ps, frame, model, kill, monkeypatch):
+def test_lost_servers_cost_time_alone(ps, frame, model, kill, monkeypatch):
     solve, calls = tasks._solve_side, []
 
     def solve_and_kill(*args):
         calls.append(args)
         if len(calls) == 3:
-            kill(ps.server_pids[0])
+            for pid in ps.server_pids:
+                kill(pid)
         return solve(*args)
 
     monkeypatch.setattr(tasks, "_solve_side", solve_and_kill)
