@@ -180,6 +180,12 @@ TIMEOUTS = {
         "distvec.spark.loops.checkpoint_barrier:_JOIN_SECONDS": "A loop's checkpoint must end, "
         "after the loop, within",
     },
+    "Fits through Spark Connect": {
+        "distvec.spark.barrier.job:_SLOT_SECONDS": "A barrier job waits for free slots for",
+        "distvec.spark.barrier.settings:_SECONDS": "Default of `spark.distvec.timeout`, in which "
+        "all tasks of a fit must answer",
+        "distvec.spark.barrier.rank:_STOP_SECONDS": "A server of a task must stop within",
+    },
 }
 
 LIMITS = {
@@ -239,6 +245,10 @@ LIMITS = {
         "ps_backend.server.state.barriers:MOST_WAITING": "Waiting requests on one server",
         "ps_backend.wire.protocol:MOST_VALUE_BYTES": "Size of one value that a task shares",
         "ps_backend.wire.protocol:MOST_ANSWER_BYTES": "Size of all replies of tasks to one request",
+    },
+    "Estimators": {
+        "distvec.spark.ml.least_squares:MOST_FEATURES": "Features of a linear regression by normal "
+        "equations",
     },
     "Connections": {
         "ps_backend.transport.framed_client:MOST_CONNECTIONS": "Fast connections of a client to "
