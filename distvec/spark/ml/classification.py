@@ -33,7 +33,6 @@ from distvec.losses.classification import Hinge, Logistic, Softmax
 from distvec.losses.loss import Arrays, Loss, Parameter, Sums
 from distvec.losses.rows import Floats, Rows
 from distvec.spark.context import PSContext
-from distvec.spark.ml.bounded_steps import BoundedSteps
 from distvec.spark.ml.factorization import (
     FMClassificationModel,
     FMClassificationSummary,
@@ -42,7 +41,6 @@ from distvec.spark.ml.factorization import (
 )
 from distvec.spark.ml.files import frame_of
 from distvec.spark.ml.fits import ServerEstimator
-from distvec.spark.ml.kinked_steps import KinkedSteps
 from distvec.spark.ml.models import (
     MARGIN,
     BinaryLogistic,
@@ -74,13 +72,6 @@ __all__ = (
 
 _SUMMARIES = (FMClassificationSummary, FMClassificationTrainingSummary)
 """Of models in other files; users import them for their types."""
-
-_FEW_ITERATIONS = 10
-"""With so many at most, ``LinearSVC`` takes MLlib's steps."""
-
-_MLLIB_TOLERANCE, _FEW_PARAMETERS = 1e-6, 1 << 16
-"""With this tolerance at least, and so many parameters at most, fits with bounds on the intercepts
-of several classes take MLlib's steps."""
 
 _SIDES = {"lower": -math.inf, "upper": math.inf}
 """The sides of bounds, and the bound that is none."""
@@ -180,10 +171,6 @@ class LogisticRegression(ServerEstimator, _LogisticParams, ProbabilisticClassifi
     maps, and ``CrossValidator``, read the rows once if the maps change only the penalty, limits,
     tolerances, thresholds or output columns.
 
-    With bounds on the intercepts of several classes, a number that all intercepts have in common
-    depends on the steps. So the steps are MLlib's, in the driver, if ``tol`` is 1e-6 or more and
-    there are 65,536 coefficients at most.
-
     ``aggregationDepth`` and ``maxBlockSizeInMB`` have no effect.
 
     Examples
@@ -258,25 +245,7 @@ def _minimize(estimator: LogisticRegression, objective: Objective, classes: int)
     strength, share = estimator.getRegParam(), estimator.getElasticNetParam()
     penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength) if strength else None
     bounds = _bounds(estimator, objective, classes)
-    problem = objective.with_penalty(penalty)
-    if bounds is not None and _takes_mllib_steps(estimator, objective):
-        problem = BoundedSteps.over(problem, estimator.getTol())
-    return estimator._minimize(problem, bounds=bounds)
-
-
-def _takes_mllib_steps(estimator: LogisticRegression, objective: Objective) -> bool:
-    """Whether only the steps determine a sum that all intercepts have in common."""
-    names = (f"{side}BoundsOnIntercepts" for side in _SIDES)
-    found = [estimator.getOrDefault(one).toArray() for one in names if estimator.isSet(one)]
-    own = ("optimizer", "optimizerOptions", "checkpointDir")
-    return (
-        isinstance(objective.loss, Softmax)
-        and any(np.isfinite(one).any() for one in found)
-        and estimator._is_standardized
-        and estimator.getTol() >= _MLLIB_TOLERANCE
-        and objective.features * len(found[0]) <= _FEW_PARAMETERS
-        and not any(estimator.isSet(one) for one in own)
-    )
+    return estimator._minimize(objective.with_penalty(penalty), bounds=bounds)
 
 
 def _bounds(estimator: LogisticRegression, objective: Objective, classes: int) -> Box | None:
@@ -361,7 +330,7 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
 
     Parameters
     ----------
-    fitted : Model, optional
+    fitted : Model
         The parameters, with the loss ``Logistic`` or ``Softmax``.
 
     Notes
@@ -380,13 +349,13 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
     @property
     def coefficients(self) -> Vector:
         """The coefficients of two classes, sparse if that is smaller."""
-        self._check_binomial("matrix of coefficients", "coefficientMatrix")
+        self._check_binomial("coefficients", "coefficientMatrix")
         return super().coefficients
 
     @property
     def intercept(self) -> float:
         """The intercept of two classes."""
-        self._check_binomial("vector of intercepts", "interceptVector")
+        self._check_binomial("intercept", "interceptVector")
         return super().intercept
 
     @property
@@ -409,9 +378,12 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
     def _is_multinomial(self) -> bool:
         return bool(self.fitted.arrays[0].ndim == 2)
 
-    def _check_binomial(self, content: str, name: str) -> None:
+    def _check_binomial(self, name: str, other: str) -> None:
         if self._is_multinomial:
-            raise ValueError(f"Multinomial models contain a {content}, use {name} instead.")
+            raise ValueError(
+                f"Multinomial models contain a matrix of coefficients, so {name} does not exist; "
+                f"use {other} instead."
+            )
 
     def __repr__(self) -> str:
         return (
@@ -631,8 +603,7 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
     The objective is MLlib's, the mean hinge loss plus an l2 penalty. The solver minimizes it with
     a kink that is rounded over ``100 tol``, at least 1e-6, so the value is at most half of that
     above the minimum. MLlib's solver stops at kinks, often at a higher value, so coefficients may
-    differ. If ``maxIter`` is 10 or less, the result depends on the steps, so they are MLlib's,
-    unless ``standardization`` is False or ``optimizer`` is set.
+    differ.
 
     ``aggregationDepth`` and ``maxBlockSizeInMB`` have no effect.
 
@@ -653,18 +624,12 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
     def _data_key(self) -> tuple[Any, ...]:
         names = ("labelCol", "fitIntercept", "standardization", "tol")
         given = (self.getOrDefault(name) for name in names)
-        return (*given, str(self._features), self._weight, self._takes_mllib_steps)
-
-    @property
-    def _takes_mllib_steps(self) -> bool:
-        is_short = self.getMaxIter() <= _FEW_ITERATIONS and self.getStandardization()
-        return bool(is_short and not self.isSet("optimizer") and not self.isSet("optimizerOptions"))
+        return (*given, str(self._features), self._weight)
 
     def _objective(self, dataset: DataFrame) -> Objective:
-        smoothing = 0.0 if self._takes_mllib_steps else max(100.0 * self.getTol(), 1e-6)
         return Objective(
             dataset,
-            loss=_BinaryHinge(smoothing=smoothing),
+            loss=_BinaryHinge(smoothing=max(100.0 * self.getTol(), 1e-6)),
             features=self._features,
             label=self.getLabelCol(),
             weight=self._weight,
@@ -676,10 +641,7 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
     def _train(self, objective: Objective, dataset: DataFrame) -> LinearSVCModel:
         strength = self.getRegParam()
         penalty = ElasticNet(l1=0.0, l2=strength) if strength else None
-        problem = objective.with_penalty(penalty)
-        if self._takes_mllib_steps:
-            problem = KinkedSteps.over(problem)
-        result = self._minimize(problem)
+        result = self._minimize(objective.with_penalty(penalty))
         fitted = kept(result.x, Hinge(), self._features, intercept=objective.intercept)
         model = self._copyValues(LinearSVCModel(fitted)._resetUid(self.uid))
         model._training = Training(dataset, [record.value for record in result.history])
@@ -691,7 +653,7 @@ class LinearSVCModel(ServerModel, _SVCParams, ClassificationModel):
 
     Parameters
     ----------
-    fitted : Model, optional
+    fitted : Model
         The parameters, with the loss ``Hinge``.
 
     Notes
