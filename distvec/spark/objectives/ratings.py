@@ -29,6 +29,7 @@ from distvec.spark.context import PSContext
 from distvec.spark.data.build import Descriptor
 from distvec.spark.data.columns import ENTRIES, Columns
 from distvec.spark.data.dataset import Dataset
+from distvec.spark.jobs.failures import Failure
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.objectives.evaluation_task import LoadedPartitions
 from distvec.spark.rounds.contribute import Contributor
@@ -213,10 +214,17 @@ def _solve_side(
         found = ps.zeros((len(side.ids), rank))
         with ps.round(found) as r:
             task = partial(_solve_partition, ps.access, held, problem, gram, r)
-            sums = side.rows.run_on_blocks(task)
+            sums = [_checked(one) for one in side.rows.run_on_blocks(task)]
         return found, _Sums(*(math.fsum(column) for column in zip(*sums, strict=True)))
 
     return side.rows.retry_missing(attempt)
+
+
+def _checked(answer: _Sums | Failure) -> _Sums:
+    """Raise what a task raised."""
+    if isinstance(answer, Failure):
+        answer.throw(f"in the task of partition {answer.partition}", "the factors are unchanged.")
+    return answer
 
 
 def _solve_partition(
@@ -226,8 +234,25 @@ def _solve_partition(
     gram: Floats,
     r: Contributor,
     descriptor: Descriptor,
+) -> _Sums | Failure:
+    """Solve the rows of a partition. Two messages a server: a pull and a push.
+
+    The loss of a server is returned: Spark would try the task again.
+    """
+    try:
+        return _solve(access, others, problem, gram, r, descriptor)
+    except ServerLost as error:
+        return Failure.of(descriptor.partition, error)
+
+
+def _solve(
+    access: SessionTicket,
+    others: StoredArray,
+    problem: Factorization,
+    gram: Floats,
+    r: Contributor,
+    descriptor: Descriptor,
 ) -> _Sums:
-    """Solve the rows of a partition. Two messages a server: a pull and a push."""
     loaded = singleton(LoadedPartitions)
     selection = loaded.get(descriptor.path).selection(None, descriptor.partition)
     places: Ints = selection.rows.labels.astype(np.int64)

@@ -89,7 +89,10 @@ def test_the_bits_of_a_row_depend_on_its_own_ratings(seed, problem):
 
 def test_long_rows_are_added_up_in_pieces(monkeypatch):
     rng = np.random.default_rng(1)
-    rows, factors = sp.csr_array(rng.integers(1, 5, (2, 50)).astype(float)), rng.normal(size=(50, 3))
+    rows, factors = (
+        sp.csr_array(rng.integers(1, 5, (2, 50)).astype(float)),
+        rng.normal(size=(50, 3)),
+    )
     problem, gram = Factorization(0.1), np.zeros((3, 3))
     whole = solve_rows(rows, factors, problem, gram)
     monkeypatch.setattr(ratings, "_PIECE", 8)
