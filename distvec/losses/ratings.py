@@ -132,7 +132,7 @@ def _normal_equations(
             counts += is_liked.sum(axis=1)
             constants += targets.sum(axis=1)
         else:
-            weights, targets = is_there.astype(np.float64), values
+            weights, targets = np.where(is_there, 1.0, 0.0), values
             counts += is_there.sum(axis=1)
             constants += np.square(values).sum(axis=1)
         transposed = vectors.transpose(0, 2, 1)
@@ -156,8 +156,7 @@ def _solve(systems: _Systems, problem: Factorization) -> Floats:
 
 
 def _solve_linear(matrices: Floats, sides: Floats) -> Floats:
-    found: Floats = np.linalg.solve(matrices, sides[:, :, None])[:, :, 0]
-    return found
+    return np.asarray(np.linalg.solve(matrices, sides[:, :, None])[:, :, 0], np.float64)
 
 
 def _solve_nonnegative(systems: _Systems) -> Floats:

@@ -87,7 +87,8 @@ class DenseRows(NamedTuple):
 def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows | DenseRows:
     """The rows of a feature column: a table if all are dense, else CSR rows without zeros.
 
-    Entries keep their zeros. A batch must have a row. ``names``: of the columns that the features come from, for messages.
+    Entries keep their zeros. A batch must have a row. ``names``: of the columns that the features
+    come from, for messages.
     """
     _refuse_null(column, "the features are null; drop such rows: data.dropna()")
     is_struct = pa.types.is_struct(column.type)

@@ -170,6 +170,10 @@ class ProgressParams(Params):
         super().__init__(*args)
         self._setDefault(verbose=False)
 
+    def _given(self, name: str) -> Any:
+        """The value of a Param; None without one."""
+        return self.getOrDefault(name) if self.isDefined(name) else None
+
 
 class StartParams(ProgressParams):
     """The same of those that can start from a model."""
@@ -180,10 +184,6 @@ class StartParams(ProgressParams):
         "model that the fit starts from; it is not saved",
         typeConverter=_to_model,
     )
-
-    def _given(self, name: str) -> Any:
-        """The value of a Param; None without one."""
-        return self.getOrDefault(name) if self.isDefined(name) else None
 
 
 class FitParams(StartParams):

@@ -135,7 +135,7 @@ class ALS(SharingEstimator, _ModelParams, _ALSParams, Estimator[Any]):
         is_nonnegative, seed = self.getNonnegative(), self.getSeed()
 
         def start() -> DistArray:
-            drawn = ps.random.normal(size=shape, seed=seed)
+            drawn: Any = ps.random.normal(size=shape, seed=seed)
             drawn = np.abs(drawn) if is_nonnegative else drawn
             found: DistArray = drawn / np.sqrt((drawn * drawn).sum(axis=1, keepdims=True))
             return found

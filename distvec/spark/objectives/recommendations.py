@@ -47,17 +47,18 @@ class _Rows(NamedTuple):
     """The same in tasks."""
 
     ids: Ids
-    factors: Values | StoredArray
+    factors: Any
+    """Numbers, or a ``StoredArray`` of the servers that ``access`` joins."""
     access: SessionTicket | None
 
     def at(self, places: Ints) -> Values:
         """The factors at some places."""
         if self.access is None:
-            found: Values = self.factors[places]  # type: ignore[assignment, index, call-overload]
-            return found
+            return self.factors[places]  # type: ignore[no-any-return]
         distinct, inverse = np.unique(places, return_inverse=True)
-        pulled: Values = join(self.access).gather(*self.factors, distinct)[inverse]  # type: ignore[misc, arg-type]
-        return pulled
+        stored: StoredArray = self.factors
+        pulled = join(self.access).gather(stored.buffer, stored.type, distinct)
+        return pulled[inverse]
 
 
 class _Known(NamedTuple):
@@ -161,7 +162,8 @@ def _by_blocks(
 def _best(known: _Known, count: int, names: tuple[str, str], places: Ints) -> pa.RecordBatch:
     own, other = known()
     rows = own.at(places)
-    ratings, chosen = np.empty((len(places), 0), np.float32), np.empty((len(places), 0), np.int64)
+    ratings: Any = np.empty((len(places), 0), np.float32)
+    chosen: Any = np.empty((len(places), 0), np.int64)
     for start in range(0, len(other.ids), _COLUMNS):
         columns = np.arange(start, min(start + _COLUMNS, len(other.ids)))
         more = np.broadcast_to(columns, (len(places), columns.size))
@@ -169,12 +171,12 @@ def _best(known: _Known, count: int, names: tuple[str, str], places: Ints) -> pa
         chosen = np.concatenate([chosen, more], axis=1)
         if ratings.shape[1] > count:
             largest = np.argpartition(-ratings, count - 1, axis=1)[:, :count]
-            ratings, chosen = (np.take_along_axis(x, largest, axis=1) for x in (ratings, chosen))
+            ratings = np.take_along_axis(ratings, largest, axis=1)
+            chosen = np.take_along_axis(chosen, largest, axis=1)
     order = np.lexsort((chosen, -ratings), axis=1)
-    ratings, chosen = (np.take_along_axis(x, order, axis=1) for x in (ratings, chosen))
-    each = pa.StructArray.from_arrays(
-        [pa.array(other.ids[chosen].ravel()), pa.array(ratings.ravel())], [names[1], "rating"]
-    )
+    ids = other.ids[np.take_along_axis(chosen, order, axis=1)].ravel()
+    products = np.take_along_axis(ratings, order, axis=1).ravel()
+    each = pa.StructArray.from_arrays([pa.array(ids), pa.array(products)], [names[1], "rating"])
     return pa.RecordBatch.from_arrays(
         [pa.array(own.ids[places]), _as_lists(each, len(places))], [names[0], "recommendations"]
     )
