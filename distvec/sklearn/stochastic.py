@@ -305,7 +305,7 @@ class SGDClassifier(_Stochastic, sklearn.linear_model.SGDClassifier):
     Notes
     -----
     Steps, step sizes and the order of the rows are scikit-learn's, so coefficients agree up to
-    rounding. With ``early_stopping`` the score of an epoch is that of its coefficients;
+    rounding. With ``early_stopping`` the score of an epoch belongs to its coefficients;
     scikit-learn leaves out the scale of the coefficients there and can stop in another epoch. With
     ``average`` a ``partial_fit`` continues from the last intercept, so parts give the same model as
     one epoch over all rows; scikit-learn continues from an earlier intercept.

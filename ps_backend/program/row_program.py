@@ -124,7 +124,7 @@ class RowProgram:
         if any(output not in outputs for output in used):
             raise InvalidProgram(f"outputs {used} are used, and there are {len(outputs)}")
         if any(self.results[output] != ValueType("bool") for output in masks):
-            raise InvalidProgram("where rows are written is a boolean for each key")
+            raise InvalidProgram("the mask of written rows must have a boolean for each key")
         written = [scatter.array for scatter in self.scatters]
         if len(set(written)) < len(written):
             raise InvalidProgram("a row program writes an array once")

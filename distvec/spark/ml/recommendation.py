@@ -64,7 +64,7 @@ class ALS(SharingEstimator, _ModelParams, _ALSParams, Estimator[Any]):
     solved exactly, by one task, from ratings in a fixed order: the model is the same for any number
     of partitions and servers. With ``regParam=0`` rows of few ratings get the shortest solution.
 
-    Factors are float64 on the servers during the fit. Those of the model are float32, in memory, or
+    Factors are float64 on the servers during the fit, and float32 in the model: in memory, or
     on the servers if there are more than 16 million numbers. Each half of an iteration is one Spark
     job without a shuffle, in which a task pulls the factors that its ratings name. If a server is
     lost, the fit starts again.

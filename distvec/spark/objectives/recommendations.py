@@ -83,7 +83,7 @@ def _in_task(table: FactorTable) -> _Rows:
         return _Rows(table.ids, table.factors, None)
     array, ps = table.factors.persist(), table.factors.session
     if not isinstance(ps, PSContext):
-        raise TypeError("the factors are on other servers than those of a PSContext")
+        raise TypeError("the factors must be on the servers of a PSContext")
     return _Rows(table.ids, StoredArray(array.buffer_id, array.type), ps.access)
 
 
