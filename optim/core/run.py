@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from optim.core.arrays import Array, machine_epsilon
+from optim.core.arrays import Array, machine_epsilon, persist
 from optim.core.checkpoints.keeper import NotDurable
 from optim.core.checkpoints.policy import Checkpoints, Kept
 from optim.core.problem import Problem
@@ -140,6 +140,10 @@ class Loop:
                 if self.last is None:
                     return self._judge(self._first())
                 made = self.solver.step(self.problem, self.last)
+                if self._checkpoints is not None:
+                    # A checkpoint has its numbers. The bits of the next step must not depend on
+                    # whether one was taken here, or on what the gradient was computed from.
+                    persist(made.gradient)
                 self._is_kept = False
                 return self._judge(made)
             except Exception as error:
@@ -160,7 +164,10 @@ class Loop:
         self._counted, self.best, self._is_kept = -1, None, False
         self.problem.recount(0, self._calls)
         if not isinstance(start, State):
-            return replace(self.solver.init(self.problem, start), solver=name)
+            made = self.solver.init(self.problem, start)
+            if self._checkpoints is not None:
+                persist(made.gradient)
+            return replace(made, solver=name)
         if start.solver != name:
             raise ValueError(
                 f"resume: the state was made by {start.solver}, so {name} cannot continue from it; "

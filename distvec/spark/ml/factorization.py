@@ -36,12 +36,15 @@ from distvec.spark.objectives.objective import Objective
 from distvec.spark.objectives.partition import Sample
 from optim import SGD, Adam, InversePower, Result, State, StochasticSolver
 from optim.core.arrays import fetch, vdot
+from optim.core.run import progress_bar
 
 _FIRST_SEED = 43
 """Of the rows of the first batch, as in MLlib; the next batch has the next one."""
 _NEXT_SEED = 1 << 32
 """Added where a batch has no row: it is drawn again."""
 _DRAWN_AT_ONCE = 1 << 20
+_FIRST_STOP = 2
+"""The first iteration after which MLlib compares parameters with those before."""
 
 
 class _MachineParams(_FactorizationMachinesParams, HasFeatures):
@@ -165,9 +168,16 @@ class _Batches(_Machine):
             solver: StochasticSolver = SGD(step_size=InversePower(step, 0.5), **limits)
         else:
             solver = _AdamW(step_size=step, decay=self._params.getRegParam(), **limits)
-        kept = ("callback", "progress", "checkpoint", "every", "resume")
-        given = {name: one for name, one in options.items() if name in kept}
-        return solver.minimize(self, self.start() if x0 is None else x0, **given)
+        names = ("checkpoint", "every", "resume")
+        given = {name: options[name] for name in names if name in options}
+        start, rule = self.start() if x0 is None else x0, options["callback"]
+        with progress_bar(solver.max_iterations, is_shown=options["progress"]) as show:
+
+            def progress(state: State) -> None:
+                rule.learn(state)
+                show(state.iteration, value=state.value, gradient=state.gradient_norm)
+
+            return solver.minimize(self, start, callback=rule, progress=progress, **given)
 
 
 class _Batch(_Machine):
@@ -185,15 +195,20 @@ class _StopRule:
 
     def __init__(self, tolerance: float) -> None:
         self._tolerance = tolerance
+        self._before: list[Any] = []
         self._last: list[Any] = []
 
+    def learn(self, state: State) -> None:
+        """See each state, also the first one, which after a crash is that of a checkpoint."""
+        self._before, self._last = self._last, list(state.x.values())
+
     def __call__(self, state: State) -> bool:
-        last, self._last = self._last, list(state.x.values())
         # step_length has largest elements instead of lengths, which cost a request.
         most = self._tolerance * math.sqrt(sum(one.size for one in self._last))
-        if not last or not state.step_length < most:
+        if state.iteration < _FIRST_STOP or not state.step_length < most:
             return False
-        steps = [new - old for new, old in zip(self._last, last, strict=True)]
+        before, self._before = self._before, []  # else their memory stays taken
+        steps = [new - old for new, old in zip(self._last, before, strict=True)]
         step, length = fetch(_squared_norm(steps), _squared_norm(self._last))
         return math.sqrt(step) < self._tolerance * max(math.sqrt(length), 1.0)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 from pyspark.ml import classification
@@ -12,17 +15,27 @@ from distvec.spark.ml.classification import (
     LogisticRegression,
     LogisticRegressionModel,
 )
+from distvec.spark.ml.regression import FMRegressor, LinearRegression
+from distvec.spark.objectives.evaluator import Evaluator
 from distvec.spark.objectives.objective import Objective
+from ps_backend.durability.checkpoint_directory import names_checkpoint
+from tests.quick_start import QUICK_START
+from tests.waiting import PATIENCE, has_ended, wait_for
 
 
 @pytest.fixture(scope="module")
 def rows(spark):
+    """The rows of all fits here."""
+    return noisy_rows(spark).cache()
+
+
+def noisy_rows(spark):
     """Labels of two classes with noise, so that fits take some iterations."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(120, 5)) * [1.0, 3.0, 0.3, 1.0, 2.0]
     y = x @ [1.0, -0.5, 3.0, 0.0, 0.2] + 2 * rng.logistic(size=120) > 0.3
     data = [(float(label), Vectors.dense(row)) for label, row in zip(y, x, strict=True)]
-    return spark.createDataFrame(data, ["label", "features"]).coalesce(2).cache()
+    return spark.createDataFrame(data, ["label", "features"]).coalesce(2)
 
 
 def test_optimizers_and_warm_starts(ps, rows, capsys, tmp_path):
@@ -115,6 +128,93 @@ def test_a_fit_continues_after_a_crash(ps, rows, tmp_path, monkeypatch):
     assert first.coefficients == expected.coefficients
     for folder in place.iterdir():
         assert list(folder.iterdir()) == []
+
+
+OTHERS = {
+    "steps until a rule stops them": FMRegressor(
+        factorSize=2, fitLinear=False, fitIntercept=False, seed=1, stepSize=0.3, tol=0.1
+    ),
+    "a scale beside the coefficients": LinearRegression(loss="huber", regParam=0.1, tol=1e-8),
+}
+
+
+@pytest.mark.filterwarnings("ignore:no checkpoint in")
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_fits_continue_from_the_last_checkpoint(ps, rows, tmp_path, monkeypatch, name):
+    estimator = OTHERS[name].copy().setCheckpointDir(str(tmp_path)).setCheckpointInterval(1)
+    calls, most, sums = [], [1000], Evaluator.sums
+
+    def counted(*arguments):
+        calls.append(1)
+        if len(calls) > most[0]:
+            raise Killed
+        return sums(*arguments)
+
+    monkeypatch.setattr(Evaluator, "sums", counted)
+    expected = estimator.copy().fit(rows)
+    assert 2 < len(expected._training.history) < 99
+    most[0] = len(calls) - 1
+    calls.clear()
+    with pytest.raises(Killed):
+        estimator.fit(rows)
+    calls.clear()
+    model = estimator.fit(rows)
+    assert len(calls) < most[0]
+    found, right = ([one.tobytes() for one in m.fitted.arrays] for m in (model, expected))
+    assert found == right and model._training.history == expected._training.history
+
+
+STOPPED = """
+import sys
+from pyspark.sql import SparkSession
+from distvec.spark import PSContext
+from distvec.spark.objectives.objective import Objective
+from tests.spark.ml.test_fits import noisy_rows, steady
+
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.log.level", "OFF").config(*QUICK_START).getOrCreate()
+ps = PSContext.get_or_create(spark, servers=2)
+calls, evaluate = [], Objective.__call__
+
+def call(self, x):
+    calls.append(x)
+    if len(calls) == 9:
+        print(*ps.server_pids, flush=True)
+        sys.stdin.readline()  # until the end
+    return evaluate(self, x)
+
+Objective.__call__ = call
+steady(checkpointDir=PLACE, checkpointInterval=1).fit(noisy_rows(spark))
+"""
+
+
+def steady(**params):
+    """An estimator that takes more than ten iterations."""
+    return LogisticRegression(regParam=0.01, tol=1e-12, **params)
+
+
+def test_a_fit_continues_after_its_driver_was_killed(ps, rows, driver, tmp_path, monkeypatch):
+    place = tmp_path / "checkpoints"
+    script = STOPPED.replace("QUICK_START", repr(QUICK_START)).replace("PLACE", repr(str(place)))
+    process = driver(script)
+    pids = process.stdout.readline().split()
+    assert len(pids) == 2, process.stderr.read()
+    wait_for(lambda: any(map(names_checkpoint, os.listdir(place))))
+    process.kill()
+    assert process.wait(PATIENCE) == -signal.SIGKILL
+    assert all(has_ended(int(pid)) for pid in pids)
+
+    calls, evaluate = [], Objective.__call__
+    monkeypatch.setattr(
+        Objective, "__call__", lambda self, x: (calls.append(x), evaluate(self, x))[1]
+    )
+    expected = steady().fit(rows)
+    whole = len(calls)
+    model = steady(checkpointDir=str(place), checkpointInterval=1).fit(rows)
+    assert len(calls) - whole < whole
+    assert model.coefficients == expected.coefficients and model.intercept == expected.intercept
+    assert model.summary.objectiveHistory == expected.summary.objectiveHistory
+    assert list(place.iterdir()) == []
 
 
 def test_checkpoints_of_others_stay(ps, rows, tmp_path):
