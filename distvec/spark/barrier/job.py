@@ -13,7 +13,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from distvec.losses.labels import LabelRule
 from distvec.spark.barrier.rank import Outcome, run_rank
-from distvec.spark.barrier.settings import CONF, Settings
+from distvec.spark.barrier.settings import CONF, Settings, count_slots, timeout_of
 from distvec.spark.context import SessionStandIn
 from distvec.spark.data.build import BuildRequest
 from distvec.spark.data.columns import Columns, select_columns
@@ -77,7 +77,10 @@ def run_in_tasks(frame: DataFrame, read: Callable[[Any], Any], work: Callable[[A
     no slots. Exceptions of ``work`` are raised as they are.
     """
     session: Any = frame.sparkSession
-    settings = Settings.of(session)
+    seconds = timeout_of(session)
+    with _slots_in_time(session, seconds, "a job that counts the slots for a fit got none"):
+        slots = count_slots(session)
+    settings = Settings.of(session, slots, seconds)
     try:
         read(_Plan(frame, settings.tasks))
     except _RowsKnown as known:
@@ -91,12 +94,14 @@ def run_in_tasks(frame: DataFrame, read: Callable[[Any], Any], work: Callable[[A
     made = rows.mapInArrow(run, _RESULT_SCHEMA, barrier=True)
     for attempt in range(_TRIES):
         try:
-            outcome = _decode(_collect(session, made, settings), frame)
+            with _slots_in_time(session, seconds, f"the {settings.tasks} tasks of a fit got none"):
+                table = made.toArrow()
             break
         except PySparkException as error:
             if attempt + 1 < _TRIES and tasks_were_lost(error):
                 continue
             raise RuntimeError(f"the barrier job failed: {describe_failure(error)}") from error
+    outcome = _decode(table, frame)
     for kind, text in outcome.warnings:
         warnings.warn(text, kind, stacklevel=user_stacklevel())
     if outcome.failure is not None:
@@ -105,19 +110,19 @@ def run_in_tasks(frame: DataFrame, read: Callable[[Any], Any], work: Callable[[A
     return found
 
 
-def _collect(session: Any, made: DataFrame, settings: Settings) -> pa.Table:
-    """The result of the job; ``TimeoutError`` if its tasks get no slots in time."""
-    watch = _SlotWatch(session, settings)
+@contextmanager
+def _slots_in_time(session: Any, seconds: float, who: str) -> Iterator[None]:
+    """Around a job of this thread; ``TimeoutError`` if it gets no slots in time."""
+    watch = _SlotWatch(session, seconds)
     session.addTag(watch.tag)
     session.registerProgressHandler(watch.look)
     try:
-        return made.toArrow()
+        yield
     except PySparkException as error:
         if watch.is_over:
             raise TimeoutError(
-                f"the {settings.tasks} tasks of a fit got no slots in {watch.patience:g} s; they "
-                "need all of them at the same time: end other jobs of the application, or lower "
-                f"{CONF}tasks"
+                f"{who} in {watch.patience:g} s; its tasks run at the same time: end other jobs of "
+                f"the application, or lower {CONF}tasks"
             ) from error
         raise
     except KeyboardInterrupt:
@@ -131,10 +136,10 @@ def _collect(session: Any, made: DataFrame, settings: Settings) -> pa.Table:
 class _SlotWatch:
     """Ends a job whose tasks wait for slots in vain."""
 
-    def __init__(self, session: Any, settings: Settings) -> None:
+    def __init__(self, session: Any, seconds: float) -> None:
         self._session = session
         self.tag = f"distvec-{uuid.uuid4().hex}"
-        self.patience = min(_SLOT_SECONDS, settings.seconds)
+        self.patience = min(_SLOT_SECONDS, seconds)
         self.is_over = False
         self._since, self._thread = time.monotonic(), threading.get_ident()
 

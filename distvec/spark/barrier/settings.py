@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,9 @@ class Settings:
     """Signs the functions that the first task sends to the others."""
 
     @classmethod
-    def of(cls, session: Any) -> Settings:
+    def of(cls, session: Any, slots: int, seconds: float) -> Settings:
         """Read the options of a session. ``ValueError`` for too many tasks or servers."""
-
-        def option(name: str) -> str:
-            return str(session.conf.get(CONF + name, "") or "")
-
-        slots = count_slots(session)
+        option = partial(_option, session)
         tasks = _count(option("tasks"), "tasks", slots)
         if tasks > slots:
             raise ValueError(
@@ -68,8 +65,6 @@ class Settings:
                 f"{CONF}addresses needs the servers' token: set the environment variable "
                 f"{_TOKEN_FILE} to the name of the file that has it"
             )
-        seconds = float(option("timeout") or _SECONDS)
-        check_seconds(f"{CONF}timeout", seconds)
         return cls(
             tasks,
             servers,
@@ -80,6 +75,17 @@ class Settings:
             tls_of(option("tls") or None),
             secrets.token_bytes(32),
         )
+
+
+def timeout_of(session: Any) -> float:
+    """The seconds for which tasks wait for each other."""
+    seconds = float(_option(session, "timeout") or _SECONDS)
+    check_seconds(f"{CONF}timeout", seconds)
+    return seconds
+
+
+def _option(session: Any, name: str) -> str:
+    return str(session.conf.get(CONF + name, "") or "")
 
 
 def _count(given: str, name: str, default: int) -> int:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +81,36 @@ def check_fits(frame: object, path: str) -> None:
         estimator.fit(frame)
 
 
+def check_slots(frame: object, folder: Path) -> None:
+    """A fit while another job holds all slots."""
+    begun, release, session = folder / "begun", folder / "release", frame.sparkSession
+    os.mkfifo(begun)
+    os.mkfifo(release)
+    gate = os.open(release, os.O_RDWR)  # so that opening it does not wait
+
+    def hold(batches: Iterator[object]) -> Iterator[object]:
+        with release.open("rb") as end:
+            begun.write_bytes(b".")
+            end.read()  # until the gate is closed
+        yield from batches
+
+    job = session.range(0, 2, 1, 2).mapInArrow(hold, "id long")
+    other = threading.Thread(target=job.collect)
+    other.start()
+    with begun.open("rb") as signs:
+        count = 0
+        while count < 2:
+            count += len(signs.read(1))
+    session.conf.unset("spark.distvec.tasks")
+    session.conf.set("spark.distvec.timeout", "3")
+    try:
+        with pytest.raises(TimeoutError, match=r"got none in 3 s; .*end other jobs"):
+            LogisticRegression().fit(frame)
+    finally:
+        os.close(gate)
+        other.join()
+
+
 def main(folder: str) -> None:
     """Run all checks in one session."""
     options = {
@@ -99,6 +132,7 @@ def main(folder: str) -> None:
         assert shown.getvalue().split() == block["output"].split(), shown.getvalue()
     check_models(spark, two, str(Path(folder) / "made"))
     check_fits(two, str(Path(folder) / "fitted"))
+    check_slots(two, Path(folder))
 
 
 if __name__ == "__main__":
