@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyspark
 import pytest
 from pyspark.ml.linalg import Vectors
 
@@ -122,6 +123,17 @@ def held_slots(spark, tmp_path):
             other.join()
 
     return held
+
+
+@pytest.fixture
+def spark_home(tmp_path, monkeypatch):
+    """Spark as installed, but what its workers write goes elsewhere."""
+    home = tmp_path / "spark"
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    monkeypatch.setenv("SPARK_HOME", str(home))
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import os
 import signal
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from distvec.spark import LogisticLoss
@@ -157,17 +156,6 @@ say(refusal(lambda: PSContext.get_or_create(spark, servers=2)))
 ps = PSContext.get_or_create(spark, servers=1, memory="256m")
 say([ps.server_pids, dot(ps)])
 """
-
-
-@pytest.fixture
-def spark_home(tmp_path, monkeypatch):
-    """Spark as installed, but what its workers write goes elsewhere."""
-    home = tmp_path / "spark"
-    home.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        if entry.name != "work":
-            (home / entry.name).symlink_to(entry)
-    monkeypatch.setenv("SPARK_HOME", str(home))
 
 
 def sampled_here(spark, ps):

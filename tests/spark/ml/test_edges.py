@@ -6,11 +6,22 @@ import math
 
 import numpy as np
 import pytest
+from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import Vectors, VectorUDT
+from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StructField, StructType
 
-from distvec.spark.ml.classification import LinearSVC, LogisticRegression
-from distvec.spark.ml.regression import LinearRegression
+from distvec.losses import Huber
+from distvec.spark.ml.classification import FMClassifier, LinearSVC, LogisticRegression
+from distvec.spark.ml.clustering import KMeans
+from distvec.spark.ml.losses import LossEstimator
+from distvec.spark.ml.online import FTRLClassifier
+from distvec.spark.ml.regression import (
+    AFTSurvivalRegression,
+    FMRegressor,
+    GeneralizedLinearRegression,
+    LinearRegression,
+)
 
 ROWS = [
     (1.0, [0.0, 5.0], 1.0),
@@ -26,6 +37,16 @@ SCHEMA = StructType(
     ]
 )
 ALL = (LogisticRegression, LinearSVC, LinearRegression)
+PENALISED = {"regParam": 0.1, "weightCol": "weight", "tol": 1e-8}
+PARAMS = {
+    AFTSurvivalRegression: {"censorCol": "weight"},
+    FMClassifier: {"factorSize": 2},
+    FMRegressor: {"factorSize": 2},
+    FTRLClassifier: {"featuresCol": "keys", "valuesCol": "values", "weightCol": "weight"},
+    KMeans: {"weightCol": "weight"},
+    LossEstimator: PENALISED | {"loss": Huber()},
+}
+"""Of those that do not take the others' Params."""
 
 
 def rows_with(label=1.0, features=(2.0, 1.0), weight=3.0):
@@ -37,9 +58,12 @@ def fit(spark, kind, rows, partitions=1):
     """A fit of these rows; other partitions are empty."""
     rows = [(y, None if x is None else Vectors.dense(x), c) for y, x, c in rows]
     frame = spark.createDataFrame(rows, SCHEMA).coalesce(1)
+    if kind is FTRLClassifier:
+        values, keys = vector_to_array("features"), F.array(F.lit(7), F.lit(9)).cast("array<long>")
+        frame = frame.select("label", "weight", keys.alias("keys"), values.alias("values"))
     if partitions > 1:
         frame = frame.repartition(partitions)
-    return kind(regParam=0.1, weightCol="weight", tol=1e-8).fit(frame)
+    return kind(**PARAMS.get(kind, PENALISED)).fit(frame)
 
 
 # MLlib raises an error in all of these cases, which names no row.
@@ -60,6 +84,21 @@ REFUSED = [
     (ALL[:1], rows_with(weight=None), "row 2: the weight is null"),
     (ALL[1:2], rows_with(weight=math.nan), "row 2: the weight is nan"),
     (ALL[2:], rows_with(weight=-1.0), "row 2: the weight is -1.0"),
+    ((GeneralizedLinearRegression,), rows_with(label=None), "row 2: the label is null; "),
+    ((AFTSurvivalRegression,), ROWS, "row 1: the label is 0"),
+    (
+        (AFTSurvivalRegression,),
+        [(1.0, x, 1.0) for _, x, _ in ROWS[:2]] + [(1.0, [2.0, 1.0], 0.5)],
+        "row 2: the event is 0.5",
+    ),
+    ((FMClassifier,), rows_with(label=0.5), r"Labels MUST be in \{0, 1\}, but got 0\.5"),
+    ((FMRegressor,), rows_with(features=[2.0, math.nan]), "row 2: feature 1 is nan"),
+    ((KMeans,), rows_with(features=None), "row 2: the features are null; "),
+    ((KMeans,), [(y, x, 0.0) for y, x, _ in ROWS], "the weights sum to 0; "),
+    ((LossEstimator,), rows_with(label=math.nan), "row 2: the label is nan; "),
+    ((FTRLClassifier,), rows_with(features=[math.nan, 1.0]), "row 2: values has nan"),
+    ((FTRLClassifier,), rows_with(label=0.5), r"row 2: the label is 0\.5"),
+    ((FTRLClassifier,), rows_with(weight=-1.0), r"row 2: the weight is -1\.0; "),
 ]
 
 
