@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -34,9 +34,8 @@ from distvec.spark.ml.summary import BinaryClassificationSummary, Training, Trai
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 from distvec.spark.objectives.partition import Sample
-from optim import SGD, Adam, InversePower, Result, State, StochasticSolver
+from optim import SGD, Adam, InversePower, Outcome, Problem, Result, State, StochasticSolver
 from optim.core.arrays import fetch, vdot
-from optim.core.run import progress_bar
 
 _FIRST_SEED = 43
 """Of the rows of the first batch, as in MLlib; the next batch has the next one."""
@@ -44,7 +43,7 @@ _NEXT_SEED = 1 << 32
 """Added where a batch has no row: it is drawn again."""
 _DRAWN_AT_ONCE = 1 << 20
 _FIRST_STOP = 2
-"""The first iteration after which MLlib compares parameters with those before."""
+"""The first iteration after which MLlib compares the parameters with the previous ones."""
 
 
 class _MachineParams(_FactorizationMachinesParams, HasFeatures):
@@ -121,7 +120,34 @@ class _Machine(Objective):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _AdamW(Adam):
+class _MachineSteps(StochasticSolver):
+    """Ends as MLlib does: at a step shorter than ``tolerance`` times the length of x, at least 1.
+
+    It is a part of the solver, so that a run from a checkpoint ends where the first run did.
+    """
+
+    tolerance: float
+
+    def step(self, problem: Problem, state: State) -> State:
+        made = super().step(problem, state)
+        arrays = made.x.leaves
+        # step_length has largest elements instead of lengths, which cost a request.
+        most = self.tolerance * math.sqrt(sum(one.size for one in arrays))
+        if made.iteration < _FIRST_STOP or not made.step_length < most:
+            return made
+        moves = (made.x - state.x).leaves
+        length, norm = map(math.sqrt, fetch(_squared_norm(moves), _squared_norm(arrays)))
+        is_short = length < self.tolerance * max(norm, 1.0)
+        return replace(made, outcome=Outcome.CONVERGED_STEP) if is_short else made
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Descent(_MachineSteps, SGD):
+    """MLlib's gradient descent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _AdamW(_MachineSteps, Adam):
     """MLlib's: the decay is not multiplied by the step size. Its order of operations, too."""
 
     decay: float = 0.0
@@ -161,23 +187,20 @@ class _Batches(_Machine):
         return part
 
     def minimize(self, x0: Any = None, method: str | None = None, **options: Any) -> Result:
-        """Take steps; tolerances are those of the callback."""
+        """Take steps; only the limit and the options of the run matter."""
         step = self._params.getStepSize()
-        limits: Any = {"max_iterations": options["max_iterations"], "full_every": 0}
+        limits: Any = {
+            "max_iterations": options["max_iterations"],
+            "full_every": 0,
+            "tolerance": self._params.getTol(),
+        }
         if self._penalty_has_slopes:
-            solver: StochasticSolver = SGD(step_size=InversePower(step, 0.5), **limits)
+            solver: StochasticSolver = _Descent(step_size=InversePower(step, 0.5), **limits)
         else:
             solver = _AdamW(step_size=step, decay=self._params.getRegParam(), **limits)
-        names = ("checkpoint", "every", "resume")
-        given = {name: options[name] for name in names if name in options}
-        start, rule = self.start() if x0 is None else x0, options["callback"]
-        with progress_bar(solver.max_iterations, is_shown=options["progress"]) as show:
-
-            def progress(state: State) -> None:
-                rule.learn(state)
-                show(state.iteration, value=state.value, gradient=state.gradient_norm)
-
-            return solver.minimize(self, start, callback=rule, progress=progress, **given)
+        kept = ("progress", "checkpoint", "every", "resume")
+        given = {name: one for name, one in options.items() if name in kept}
+        return solver.minimize(self, self.start() if x0 is None else x0, **given)
 
 
 class _Batch(_Machine):
@@ -188,29 +211,6 @@ class _Batch(_Machine):
             self._part = Sample(fraction, seed + _NEXT_SEED)
             found = super()._loss_sums(arrays)
         return found
-
-
-class _StopRule:
-    """MLlib's: the step is shorter than ``tolerance`` times the length of x, at least 1."""
-
-    def __init__(self, tolerance: float) -> None:
-        self._tolerance = tolerance
-        self._before: list[Any] = []
-        self._last: list[Any] = []
-
-    def learn(self, state: State) -> None:
-        """See each state, also the first one, which after a crash is that of a checkpoint."""
-        self._before, self._last = self._last, list(state.x.values())
-
-    def __call__(self, state: State) -> bool:
-        # step_length has largest elements instead of lengths, which cost a request.
-        most = self._tolerance * math.sqrt(sum(one.size for one in self._last))
-        if state.iteration < _FIRST_STOP or not state.step_length < most:
-            return False
-        before, self._before = self._before, []  # else their memory stays taken
-        steps = [new - old for new, old in zip(self._last, before, strict=True)]
-        step, length = fetch(_squared_norm(steps), _squared_norm(self._last))
-        return math.sqrt(step) < self._tolerance * max(math.sqrt(length), 1.0)
 
 
 def _squared_norm(arrays: Any) -> Any:
@@ -314,7 +314,7 @@ class _MachineEstimator(ServerEstimator, _MachineParams):
             return self._minimize(_Machine.over(objective, self, slopes=True))
         slopes = self.getSolver().lower() == "gd"
         machine = _Batches.over(objective, self, slopes=slopes)
-        return self._minimize(machine, callback=_StopRule(self.getTol()))
+        return self._minimize(machine)
 
 
 class FMClassifier(_MachineEstimator, ProbabilisticClassifier):

@@ -91,7 +91,7 @@ REFUSED = [
         [(1.0, x, 1.0) for _, x, _ in ROWS[:2]] + [(1.0, [2.0, 1.0], 0.5)],
         "row 2: the event is 0.5",
     ),
-    ((FMClassifier,), rows_with(label=0.5), r"Labels MUST be in \{0, 1\}, but got 0\.5"),
+    ((FMClassifier,), rows_with(label=0.5), "row 2: the label is 0.5; allowed are"),
     ((FMRegressor,), rows_with(features=[2.0, math.nan]), "row 2: feature 1 is nan"),
     ((KMeans,), rows_with(features=None), "row 2: the features are null; "),
     ((KMeans,), [(y, x, 0.0) for y, x, _ in ROWS], "the weights sum to 0; "),
