@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from distvec.losses.classification import Logistic, Softmax, SquaredHinge
 from distvec.losses.rows import Floats, Matrix, Rows
 from distvec.sklearn.base import Array, Served, multiplied, with_constant
+from distvec.sklearn.dual_steps import minimize_dual
 
 _NEWTON = ("newton-cg", "newton-cholesky")
 
@@ -160,9 +161,10 @@ class LinearSVC(_LinearClassifier, sklearn.svm.LinearSVC):
 
     Notes
     -----
-    ``tol`` is relative to the gradient at the start and to the share of the smaller class, as in
-    LIBLINEAR. The hinge loss is minimized
-    in its dual form, a quadratic problem within bounds.
+    With fewer rows than columns the dual problem is solved by coordinate descent in this process,
+    and ``tol`` bounds the spread of its slopes. Otherwise ``tol`` is relative to the gradient at
+    the start and to the share of the smaller class. Both are LIBLINEAR's. With more rows, or a
+    session, the dual problem of the hinge loss is solved by L-BFGS-B.
 
     Examples
     --------
@@ -202,7 +204,7 @@ class LinearSVC(_LinearClassifier, sklearn.svm.LinearSVC):
             rest = by_class[0] if is_binary else 1.0
             factors = np.where(is_positive, by_class[number], rest)
             rows = Rows(matrix, np.where(is_positive, 1.0, -1.0), multiplied(weights, factors))
-            found.append(self._fit_hinge(rows) if self.loss == "hinge" else self._fit_smooth(rows))
+            found.append(self._fit_rows_against(rows))
             iterations = max(iterations, self.n_iter_)
         table = np.array(found).astype(X.dtype, copy=False)
         self.n_iter_ = iterations
@@ -210,6 +212,19 @@ class LinearSVC(_LinearClassifier, sklearn.svm.LinearSVC):
         if self.fit_intercept:
             self.intercept_ = self.intercept_scaling * table[:, -1]
         return self
+
+    def _fit_rows_against(self, rows: Rows) -> Array:
+        """The coefficients of one class against the rest."""
+        is_wide = len(rows) < rows.columns
+        if not is_wide or self.session is not None or self.penalty == "l1":
+            return self._fit_hinge(rows) if self.loss == "hinge" else self._fit_smooth(rows)
+        squared = self.loss == "squared_hinge"
+        x, self.n_iter_, is_small = minimize_dual(
+            rows, self.C, squared=squared, tol=self.tol, most=self.max_iter
+        )
+        if not is_small:
+            self._warn_of_limit()
+        return np.asarray(x)
 
     def _fit_smooth(self, rows: Rows) -> Array:
         strength = 1.0 / (self.C * rows.weight_sum)
