@@ -510,14 +510,11 @@ def _frame(options: argparse.Namespace) -> tuple[Any, Any]:
 def _train_on_spark(
     options: argparse.Namespace, reg_param: float, part: float, began: float
 ) -> int:
-    if options.loss not in _ON_SPARK:
-        raise ValueError(
-            f"{options.loss} is not available with --master; take {', '.join(_ON_SPARK)}, or leave "
-            "--master out"
-        )
-    module, name = _ON_SPARK[options.loss]
     frame, features = _frame(options)
+    module, name = _ON_SPARK.get(options.loss, ("losses", "LossEstimator"))
+    given = {} if options.loss in _ON_SPARK else {"loss": _loss_on_spark(options, frame)}
     estimator = getattr(import_module(f"distvec.spark.ml.{module}"), name)(
+        **given,
         featuresCol=features,
         labelCol=options.label_col,
         regParam=reg_param,
@@ -551,16 +548,30 @@ def _train_on_spark(
     return 0
 
 
-def _scored_on_spark(options: argparse.Namespace) -> Any:
-    """The rows with the columns of the model that ``train --master`` saved."""
+def _loss_on_spark(options: argparse.Namespace, frame: Any) -> Loss:
+    """The loss; a quantile is smoothed by the deviation of the labels."""
+    labels: Any = ()
+    if options.loss == "quantile":
+        functions = import_module("pyspark.sql.functions")
+        labels = frame.select(functions.stddev_pop(options.label_col)).first()
+        labels = [-labels[0], labels[0]]
+    return _loss_of(options, np.asarray(labels, np.float64))
+
+
+def _scored_on_spark(options: argparse.Namespace) -> tuple[Any, bool]:
+    """The rows with the columns of the model that ``train --master`` saved; whether the model is
+    one of classes."""
     frame, _ = _frame(options)
     reader = import_module("pyspark.ml.util").DefaultParamsReader
     model = reader.loadParamsInstance(options.model, frame.sparkSession)
-    return model.transform(frame)
+    fitted = getattr(model, "fitted", None)
+    kinds = ("signs", "classes")
+    is_of_classes = fitted.loss.labels in kinds if fitted else hasattr(model, "numClasses")
+    return model.transform(frame), is_of_classes
 
 
 def _predict_on_spark(options: argparse.Namespace) -> int:
-    scored = _scored_on_spark(options)
+    scored, _ = _scored_on_spark(options)
     column = "probability" if options.probabilities else "prediction"
     if options.output is None:
         raise ValueError("--master needs --output, a folder that Spark writes")
@@ -570,8 +581,9 @@ def _predict_on_spark(options: argparse.Namespace) -> int:
 
 
 def _evaluate_on_spark(options: argparse.Namespace) -> int:
-    scored, evaluation = _scored_on_spark(options), import_module("pyspark.ml.evaluation")
-    if "rawPrediction" in scored.columns:
+    scored, is_of_classes = _scored_on_spark(options)
+    evaluation = import_module("pyspark.ml.evaluation")
+    if is_of_classes:
         evaluator, names = evaluation.MulticlassClassificationEvaluator, ["accuracy"]
         names += ["logLoss"] if "probability" in scored.columns else []
     else:

@@ -253,7 +253,6 @@ def test_unknown_suffixes_and_columns(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "give --format" in run(capsys, *start, "rows.xyz", code=1)[2]
     message = run(capsys, *start, data, "--label-col", "y", code=1)[2]
     assert "--label-col 'y' is not in" in message and "columns: b, label, a, c" in message
-    assert "--master" in run(capsys, *start, data, "--master", "local[1]", code=1)[2]
 
 
 def test_sparklines_fall() -> None:
