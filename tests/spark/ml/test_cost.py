@@ -61,7 +61,7 @@ def jobs(spark):
         (LinearRegression(loss="huber"), READ + STAY),
         (AFTSurvivalRegression(labelCol="time"), READ + STAY),
     ],
-    ids=str,
+    ids=lambda one: type(one).__name__,  # its uid differs in each process
 )
 def test_jobs_and_reads_of_a_fit(ps, spark, counted, estimator, expected):
     frame, reads = counted
