@@ -12,7 +12,7 @@ from distvec import losses
 from distvec.losses.labels import Signs, rule
 from distvec.losses.rows import Rows
 from distvec.spark import KeyedObjective, LogisticLoss
-from distvec.spark.keyed.task import INTERCEPT, Pass, PassStatistics, Reading
+from distvec.spark.keyed.task import INTERCEPT, KeyedWeights, Pass, PassStatistics, Reading
 from ps_backend.program.keys import hash_texts
 
 pytestmark = pytest.mark.spark
@@ -180,7 +180,7 @@ def test_each_loss_steps_by_its_gradient(loss):
         w = ps.keys().zeros()
         w.optimizer(dv.rows.sgd(0.1))
         batch = pa.RecordBatch.from_pydict(columns)
-        (row,) = Pass(reading, loss, w, w)([batch])
+        (row,) = Pass(reading, loss, KeyedWeights(w), None, True)([batch])
         expected, value = np.zeros(5), 0.0
         for part in (slice(0, 4), slice(4, 7)):
             rows = Rows(table[part], kind.encode(labels)[part], columns["weight"][part])
