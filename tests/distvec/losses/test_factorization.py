@@ -144,7 +144,7 @@ def test_what_the_row_says():
     assert squared.has_products and not FactorizationMachine(3, Hinge()).has_products
     assert FactorizationMachine(3, Hinge()).has_kinks and not squared.has_kinks
     assert [one.name for one in squared.parameters] == ["w", "V"]
-    assert squared.parameters[1][1:] == ((3,), False, 0.5)
+    assert squared.parameters[1][1:4] == ((3,), False, 0.5)
     assert squared.bind([0.0]) is squared
     assert pickle.loads(pickle.dumps(squared)) == squared
 
