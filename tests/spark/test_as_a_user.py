@@ -55,7 +55,7 @@ import json, sys
 from distvec.spark import LogisticLoss, margins
 
 spark = SparkSession.builder.master("local[2]").getOrCreate()
-train = spark.createDataFrame(rows, ["label", "features"])
+train = spark.createDataFrame(rows, ["label", "spent", "features"])
 
 def refusal(action):
     try:
