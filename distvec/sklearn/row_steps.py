@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 try:
-    from numba import njit
+    from numba import njit as njit
 except ImportError:  # where numba has no wheels, the loops run in Python
 
     def njit(**options: bool) -> Any:  # type: ignore[no-redef]
