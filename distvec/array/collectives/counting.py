@@ -21,7 +21,7 @@ from distvec.array.collectives.core import (
     least_and_greatest,
     scatter,
 )
-from distvec.array.core.handle import SessionBase, make
+from distvec.array.core.handle import SessionBase, host_array, kept_value, make
 from distvec.array.core.operators import Arithmetic
 from distvec.graph.node import GATHER, VIEW, Node, topological
 from ps_backend.program.types import client_type
@@ -43,6 +43,13 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     number of servers, but the last bits can differ from NumPy's.)
     """
     session = common_session(x, weights, "bincount")
+    values = kept_value(x)
+    if values is not None and values.dtype.kind in "iub" and values.ndim == 1:
+        weight = kept_value(weights)
+        if weight is not None or weights is None:
+            counts = np.bincount(values.astype(np.int64, copy=False), weight, minlength)
+            like = x if isinstance(x, Arithmetic) else weights
+            return host_array(like, counts)
     numbers = _numbers(session, x)
     weight = None if weights is None else weights_of(numbers, weights)
     least = int(minlength)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from distvec.array.core.handle import Handle, stored_table
+from distvec.array.core.handle import Handle, kept_value, stored_table
 from distvec.array.core.shapes import reshape
 from distvec.diagnostics.profile import measured
 from distvec.graph.node import Buffer
@@ -99,6 +99,9 @@ def numpy(x: Handle) -> npt.NDArray[Any]:
     >>> ps.array([1.0, 2.0]).numpy()
     array([1., 2.])
     """
+    kept = kept_value(x)
+    if kept is not None:
+        return np.array(kept)
     held = stored_table(x.copy())
     (node,) = x.session.compute(held)
     value: Any = node.value
@@ -214,6 +217,8 @@ def as_bytes(x: Handle) -> bytes:
 
 
 def _transfer(x: Handle, what: str) -> npt.NDArray[Any]:
+    if kept_value(x) is not None:
+        return numpy(x)
     stored = stored_table(x)
     x.session.transfer_implicitly(stored.node, what, x.size)
     x.session.evaluate_implicitly(stored, what)

@@ -482,6 +482,13 @@ def host_array(like: H, values: Any) -> H:
     return like.like(like.session.graph.client_value(given, check_dtype(given.dtype)))
 
 
+def kept_value(x: Any) -> Any:
+    """The value of an array that the client has, ours or NumPy's; else None."""
+    if isinstance(x, Handle):
+        return None if x.selects or not x.node.on_client else x.node.value
+    return x if isinstance(x, np.ndarray) else None
+
+
 def node_of(graph: Graph, operand: Any) -> Node:
     """The node of an array; of NumPy's one that the client keeps."""
     if isinstance(operand, Handle):

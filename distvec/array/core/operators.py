@@ -44,11 +44,15 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
         kind = type(like)
         for operand in operands:
             known = type(operand)
-            if (known is not kind or operand.session is not session) and known not in _NUMBERS:
+            if known in _NUMBERS:
+                continue
+            if known is not kind and (not isinstance(operand, Handle) or operand._defers):
+                break
+            if operand.session is not session:
                 break
         else:
             with session.holders.lock:
-                nodes = [one.node if type(one) is kind else one for one in operands]
+                nodes = [one if type(one) in _NUMBERS else one.node for one in operands]
                 return like.like(build.elementwise(session.graph, name, nodes))
     if name in _EQUALITIES and any(map(_is_no_number, operands)):
         return like.like(filled(session.graph, like.shape, name == "not_equal", np.bool_))

@@ -25,7 +25,6 @@ from distvec.array.indexing.parse_key import (
     Slice,
     Take,
     check_together,
-    in_range,
     parse,
     positions,
 )
@@ -41,7 +40,7 @@ FEW = 4096
 """So many rows, named by an array of the client, come to it; more stay on the servers."""
 
 
-def index_on_host(x: A, key: tuple[Any, ...]) -> A:
+def index_on_host(x: A, key: Any) -> A:
     """Return ``x[key]`` of an array on the client; slices, integers and integer arrays."""
     node = x.node
     if node.value is not None:
@@ -189,8 +188,9 @@ def get_item(x: Arithmetic, key: Any) -> Any:
     """Return ``x[key]``; lazy. A mask gives a selection, which is not compacted yet."""
     if x.is_split_by_columns:
         return x[key]  # type: ignore[index]
-    if type(key) is int and x.ndim == 1 and x.node.on_client:
-        return index_on_host(x, (in_range(key, len(x), 0),))
+    if x.node.on_client and x.node.value is not None and _is_basic(key):
+        found = index_on_host(x, key)
+        return found if found.node.is_scalar else x.session.readonly_slice(found)
     if names_all(x, key):
         return x
     if is_one_truth(key):
@@ -204,6 +204,16 @@ def get_item(x: Arithmetic, key: Any) -> Any:
     return (
         x.session.readonly_slice(result) if is_basic and result.ndim and result is not x else result
     )
+
+
+def _is_basic(key: Any) -> bool:
+    """Whether a key is made of integers and slices alone: NumPy's errors are ours, too."""
+    if type(key) is tuple:
+        return all(type(one) in _BASIC for one in key)
+    return type(key) in _BASIC
+
+
+_BASIC = (int, slice)
 
 
 def parts_of(x: Arithmetic, key: Any) -> list[Part]:
