@@ -10,13 +10,15 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.ml import Pipeline
+from pyspark.ml import recommendation as mllib
 from pyspark.ml.classification import FMClassifier
-from pyspark.ml.evaluation import BinaryClassificationEvaluator
+from pyspark.ml.evaluation import BinaryClassificationEvaluator, RegressionEvaluator
 from pyspark.ml.feature import FeatureHasher
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +27,7 @@ from benchmarks.spark import start_spark
 from distvec.spark import PSContext
 from distvec.spark.ml.online import FTRLClassifier
 from distvec.spark.ml.online_factorization import OnlineFMClassifier
+from distvec.spark.ml.recommendation import ALS
 
 SLOTS = 2
 COLUMNS = {"user": 20_000, "ad": 2_000, "site": 200, "hour": 24, "place": 500, "device": 50}
@@ -65,11 +68,43 @@ def clicks(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
                 yield pa.RecordBatch.from_pydict({**data, "label": labels.astype(np.float64)})
 
     schema = ", ".join(f"{name} string" for name in names) + ", label double"
+    return _halves(spark, make, schema)
+
+
+def _halves(
+    spark: SparkSession, make: Callable[..., Iterator[pa.RecordBatch]], schema: str
+) -> tuple[DataFrame, DataFrame]:
+    """Rows that ``make`` gets of seeds: four fifths to fit, and those held out, both cached."""
     frame = spark.range(0, 2 * SLOTS, 1, 2 * SLOTS).mapInArrow(make, schema)
     parts = frame.randomSplit([0.8, 0.2], seed=1)
     for one in parts:
         one.cache().count()
     return parts[0], parts[1]
+
+
+def ratings(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
+    """Ratings of popular and rare items by hidden factors of rank 5, with noise of 0.5."""
+    each, users, items = rows // (2 * SLOTS), max(rows // 100, 10), max(rows // 400, 10)
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        hidden = np.random.default_rng(0)
+        sides = [hidden.normal(size=(count, 5)) / 5**0.25 for count in (users, items)]
+        for batch in batches:
+            for seed in batch.column(0).to_pylist():
+                rng = np.random.default_rng(seed + 1)
+                user = rng.integers(users, size=each, dtype=np.int32)
+                item = (items * rng.random(each) ** 2).astype(np.int32)
+                values = 3 + (sides[0][user] * sides[1][item]).sum(axis=1)
+                values += 0.5 * rng.normal(size=each)
+                rating = np.clip(values, 0.5, 5.0).astype(np.float32)
+                yield pa.RecordBatch.from_pydict({"user": user, "item": item, "rating": rating})
+
+    return _halves(spark, make, "user int, item int, rating float")
+
+
+def _rmse(model: Any, data: DataFrame) -> float:
+    judge = RegressionEvaluator(metricName="rmse", labelCol="rating")
+    return float(judge.evaluate(model.transform(data)))
 
 
 def _auc(model: Any, data: DataFrame) -> float:
@@ -89,6 +124,14 @@ def _ours(**params: Any) -> OnlineFMClassifier:
     )  # fmt: skip
 
 
+_COMMON: dict[str, Any] = {"maxIter": 10, "regParam": 0.05, "seed": 1, "coldStartStrategy": "drop"}
+_RATINGS: dict[str, dict[str, Any]] = {
+    "rank 10": _COMMON | {"rank": 10},
+    "rank 50": _COMMON | {"rank": 50},
+    "implicit, rank 10": _COMMON | {"rank": 10, "implicitPrefs": True},
+}
+
+
 FAMILIES: dict[str, Family] = {
     "clicks, factorization machine": Family(
         clicks,
@@ -106,6 +149,19 @@ FAMILIES: dict[str, Family] = {
         _auc,
         "AUC",
     ),
+    **{
+        f"ratings, ALS, {kind}": Family(
+            ratings,
+            1_000_000,
+            {
+                "ALS": partial(ALS, **params),
+                "pyspark.ml ALS": partial(mllib.ALS, **params),
+            },
+            _rmse,
+            "RMSE",
+        )
+        for kind, params in _RATINGS.items()
+    },
 }
 
 
