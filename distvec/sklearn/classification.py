@@ -75,7 +75,7 @@ class LogisticRegression(_LinearClassifier, sklearn.linear_model.LogisticRegress
     >>> X, y = [[1.0, 0.0], [2.0, 1.0], [0.0, 1.0], [1.0, 3.0]], ["a", "a", "b", "b"]
     >>> model = LogisticRegression(C=10.0).fit(X, y)
     >>> model.predict(X).tolist(), model.predict_proba([[1.0, 1.0]]).round(2)
-    (['a', 'a', 'b', 'b'], array([[0.37, 0.63]]))
+    (['a', 'a', 'b', 'b'], array([[0.59, 0.41]]))
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -229,7 +229,7 @@ class HuberRegressor(Served, sklearn.linear_model.HuberRegressor):
     >>> X, y = [[0.0], [1.0], [2.0], [3.0], [4.0]], [1.0, 3.1, 4.9, 7.0, 50.0]
     >>> model = HuberRegressor().fit(X, y)
     >>> model.coef_.round(1), model.outliers_
-    (array([2.]), array([False, False, False, False,  True]))
+    (array([2.1]), array([False, False, False, False,  True]))
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

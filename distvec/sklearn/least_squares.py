@@ -342,7 +342,7 @@ class ElasticNet(_ElasticNets, sklearn.linear_model.ElasticNet):
     >>> from distvec.sklearn import ElasticNet
     >>> X, y = [[1.0, 0.0], [2.0, 1.0], [3.0, 0.0]], [3.0, 5.0, 7.0]
     >>> ElasticNet(alpha=0.1).fit(X, y).coef_.round(4)
-    array([1.7887, 0.    ])
+    array([1.7907, 0.    ])
     """
 
 

@@ -156,7 +156,7 @@ class KMeansModel(ServerModel, _ClusterParams, SparkModel):
     >>> from distvec.spark.ml.clustering import KMeans
     >>> model = KMeans(k=2).fit(train)
     >>> model.numFeatures, model.summary.k, sum(model.summary.clusterSizes)
-    (4, 2, 40)
+    (4, 2, 4)
     """
 
     _formats = ("distvec", "mllib", "pmml")

@@ -216,7 +216,7 @@ class OnlineFMClassifier(_FTRLEstimator, _MachineParams, _ClassifierParams, Pred
     ... )
     >>> model = estimator.fit(clicks)
     >>> model.numFeatures, model.numFactors
-    (4, 4)
+    (4, 2)
     >>> model.transform(clicks).select("probability").count()
     4
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +97,7 @@ def test_a_pinned_buffer_is_never_written(tmp_path):
         made = client.new_id()
         kind = types[number]
         (call,) = axpy(kind.space, 2.0, number, other, made).calls
-        client.run(Program((replace(call, donors=(number,)),)))
+        client.run(Program((call._replace(donors=(number,)),)))
         assert client.read(made, kind).tolist() == (2.0 * x + 1.0).tolist()
         pushed = client.new_id()
         client.scatter_add(other, pushed, kind, [0], [5.0], donate=True)

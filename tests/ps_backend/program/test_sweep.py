@@ -33,7 +33,7 @@ CALL = SweepCall(GOOD, DenseSpace(10), (1, 2), (0.5,), (3,))
 
 def test_a_good_program_passes_and_prints() -> None:
     verify(Program((CALL,), frees=(1,)))
-    verify(Program((dataclasses.replace(CALL, donors=(2,)),)))
+    verify(Program((CALL._replace(donors=(2,)),)))
     assert str(GOOD).splitlines() == [
         "%0 = load float64",
         "%1 = load float64",
@@ -61,7 +61,7 @@ def test_a_good_program_passes_and_prints() -> None:
     ],
 )
 def test_each_rule_of_a_sweep(change: dict[str, Any], rule: str) -> None:
-    broken = dataclasses.replace(CALL, sweep=dataclasses.replace(GOOD, **change))
+    broken = CALL._replace(sweep=dataclasses.replace(GOOD, **change))
     with pytest.raises(InvalidProgram, match=rule):
         verify(Program((broken,)))
 
@@ -83,7 +83,7 @@ def test_each_rule_of_a_sweep(change: dict[str, Any], rule: str) -> None:
 )
 def test_each_rule_of_a_call(change: dict[str, Any], rule: str) -> None:
     with pytest.raises(InvalidProgram, match=rule):
-        verify(Program((dataclasses.replace(CALL, **change),)))
+        verify(Program((CALL._replace(**change),)))
 
 
 def test_the_digest_names_the_structure_alone() -> None:
