@@ -14,7 +14,6 @@ LOG = logging.getLogger(__name__)
 
 CHEAP = {
     ("heart_scale", "net"),
-    ("heart_scale", "svc"),
     ("heart_scale", ("logistic_l2", 0.01)),
     ("heart_scale", ("logistic_l1", 0.001)),
     ("spark_linreg", "rows net"),
