@@ -16,6 +16,7 @@ from pyspark.ml.param.shared import (
     HasElasticNetParam,
     HasFitIntercept,
     HasMaxIter,
+    HasProbabilityCol,
     HasRawPredictionCol,
     HasRegParam,
     HasStandardization,
@@ -25,7 +26,15 @@ from pyspark.ml.param.shared import (
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType
 
-from distvec.losses.loss import Loss, as_given, check_loss
+from distvec.losses.loss import (
+    MARGINS,
+    PREDICTIONS,
+    PROBABILITIES,
+    Loss,
+    as_given,
+    check_loss,
+    predict,
+)
 from distvec.spark.context import PSContext
 from distvec.spark.ml.files import decode_loss, encode_loss
 from distvec.spark.ml.fits import ServerEstimator
@@ -55,6 +64,7 @@ class _LossParams(
     HasFitIntercept,
     HasStandardization,
     HasWeightCol,
+    HasProbabilityCol,
     HasRawPredictionCol,
     HasFeatures,
 ):
@@ -137,9 +147,10 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
         ``loss`` is required: a loss of ``distvec.losses``, or one made by ``row_loss`` or
         ``block_loss``. ``groupCol`` is for rankings, ``eventCol`` for ``Cox``, ``offsetCol`` for
         known parts of margins. The others are Params as in MLlib: ``featuresCol``, ``labelCol``,
-        ``predictionCol``, ``rawPredictionCol``, ``weightCol``, ``regParam``, ``elasticNetParam``,
-        ``fitIntercept``, ``standardization``, ``maxIter``, ``tol``; ``compact``, and Params of all
-        estimators of distvec.
+        ``predictionCol``, ``rawPredictionCol``, ``probabilityCol`` (of losses that have
+        probabilities), ``weightCol``, ``regParam``, ``elasticNetParam``, ``fitIntercept``,
+        ``standardization``, ``maxIter``, ``tol``; ``compact``, and Params of all estimators of
+        distvec.
 
     See Also
     --------
@@ -271,27 +282,29 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
     @property
     def _predicts(self) -> bool:
         """Whether the loss predicts labels."""
-        loss, row = self.fitted.loss, () if self.fitted.arrays[0].ndim == 1 else (2,)
+        return self._has(PREDICTIONS)
+
+    def _has(self, what: str) -> bool:
+        """Whether the loss has predictions, or probabilities."""
+        fitted, row = self.fitted, () if self.fitted.arrays[0].ndim == 1 else (2,)
         try:
-            loss.predictions(np.zeros((0, *row)))
+            predict(what, fitted.loss, fitted.classes, np.zeros((0, *row)))
         except NotImplementedError:
             return False
         return True
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
-        fitted, features = self.fitted, self._features
-        raw, prediction = self.getRawPredictionCol(), self.getPredictionCol()
-        if raw:
-            dataset = fitted.margins(dataset, output=raw, features=features)
-            if isinstance(dataset.schema[raw].dataType, ArrayType):
-                dataset = dataset.withColumn(raw, array_to_vector(dataset[raw]))
-        if prediction and self._predicts:
-            dataset = fitted.predict(dataset, output=prediction, features=features)
-        elif prediction and raw:
-            dataset = dataset.withColumn(prediction, dataset[raw])
-        elif prediction:
-            dataset = fitted.margins(dataset, output=prediction, features=features)
-        return dataset
+        raw, probability = self.getRawPredictionCol(), self.getProbabilityCol()
+        wanted = {raw: MARGINS} if raw else {}
+        if probability and self._has(PROBABILITIES):
+            wanted[probability] = PROBABILITIES
+        if prediction := self.getPredictionCol():
+            wanted[prediction] = PREDICTIONS if self._predicts else MARGINS
+        if not wanted:
+            return dataset
+        found = self.fitted.add_columns(dataset, wanted, self._features)
+        lists = [name for name in wanted if isinstance(found.schema[name].dataType, ArrayType)]
+        return found.withColumns({name: array_to_vector(found[name]) for name in lists})
 
     @property
     def summary(self) -> TrainingSummary:

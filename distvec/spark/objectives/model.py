@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from distvec.spark.context import STOPPED, PSContext
 from distvec.spark.data.columns import Columns, feature_column, feature_names
 from distvec.spark.jobs.application import is_connect
 from distvec.spark.jobs.interpreter import use_driver_python
-from distvec.spark.objectives.scores import Arrays, Request, empty_answer, score_batches
+from distvec.spark.objectives.scores import Arrays, Request, empty_answers, score_batches
 from ps_backend.client import StoredArray
 from ps_backend.program.types import FLOATS
 
@@ -344,7 +344,28 @@ class Model(models.Model):
     def _of(self, what: str, data: Any, output: str, features: str | Sequence[str] | None) -> Any:
         if not isinstance(data, DataFrame):
             return self._says(what, data)
-        return _add_scores(self, what, data, output, features)
+        return _add_scores(self, {output: what}, data, features)
+
+    def add_columns(
+        self, data: DataFrame, wanted: Mapping[str, str], features: str | Sequence[str] | None
+    ) -> DataFrame:
+        """Add several columns, each with margins, probabilities or predictions.
+
+        Parameters
+        ----------
+        data : DataFrame
+            The rows.
+        wanted : dict of str to str
+            By the name of a new column "margins", "probabilities" or "predictions".
+        features : str or list of str, optional
+            As of ``margins``.
+
+        Returns
+        -------
+        DataFrame
+            ``data`` with the columns, lazy. The margins of a row are computed once.
+        """
+        return _add_scores(self, wanted, data, features)
 
 
 def scores(
@@ -412,7 +433,7 @@ def margins(
     model = model_of(weights, loss, intercept)
     if not isinstance(weights, models.Model) and model.is_local:
         raise TypeError("weights must be a DistArray of a PSContext; create one: ps.array(weights)")
-    return _add_scores(model, MARGINS, df, output, features)
+    return _add_scores(model, {output: MARGINS}, df, features)
 
 
 def mllib_model(
@@ -504,19 +525,19 @@ def _model_of(weights: Any) -> Model | None:
 
 def _add_scores(
     model: models.Model,
-    what: str,
+    wanted: Mapping[str, str],
     df: DataFrame,
-    output: str,
     names: str | Sequence[str] | None,
 ) -> DataFrame:
     names = model.columns if names is None else names
-    if output.lower() in map(str.lower, df.columns):
-        raise ValueError(
-            f"output={output!r} is a column of the data; pass another output=..., or drop it: "
-            f"data.drop({output!r})"
-        )
+    for output in wanted:
+        if output.lower() in map(str.lower, df.columns):
+            raise ValueError(
+                f"output={output!r} is a column of the data; pass another output=..., or drop it: "
+                f"data.drop({output!r})"
+            )
     features = feature_column(df, names)
-    request, session = _request(model, what, df)
+    request, session = _request(model, tuple(dict.fromkeys(wanted.values())), df)
     request = replace(request, names=Columns(feature_names(names)).feature_names)
     use_driver_python(df)
 
@@ -524,18 +545,25 @@ def _add_scores(
     def score(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         return score_batches(request, batches)
 
-    kind = "array<double>" if empty_answer(request).ndim == 2 else "double"
+    kinds = ["array<double>" if one.ndim == 2 else "double" for one in empty_answers(request)]
+    is_single = len(kinds) == 1
+    fields = ", ".join(f"{what}: {kind}" for what, kind in zip(request.wanted, kinds, strict=True))
+    kind = kinds[0] if is_single else f"struct<{fields}>"
     udf = arrow_udf(score, kind)  # type: ignore[call-overload]  # the stubs want the kind
-    scored = df.withColumn(output, udf(features))
+    answer = udf(features)
+    columns = {name: answer if is_single else answer[what] for name, what in wanted.items()}
+    scored = df.withColumns(columns)
     if session is not None:
         held = [array.copy() for array in model._all_arrays()]
         session.scored.hold(session.spark_context, udf._unwrapped._judf.func(), held)
     return scored
 
 
-def _request(model: models.Model, what: str, df: DataFrame) -> tuple[Request, PSContext | None]:
+def _request(
+    model: models.Model, wanted: tuple[str, ...], df: DataFrame
+) -> tuple[Request, PSContext | None]:
     """With the session of the arrays, where they are such as tasks of ``df`` can pull."""
-    about = (what, model.loss, model.classes, model.has_intercept, model.num_features)
+    about = (wanted, model.loss, model.classes, model.has_intercept, model.num_features)
     if is_connect(df.sparkSession):
         return Request(*about, _for_closure(model)), None
     context = df.sparkSession.sparkContext

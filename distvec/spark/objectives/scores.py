@@ -34,7 +34,8 @@ class Request:
     ``arrays`` are ``StoredArray``s of the servers that ``access`` joins; without it, a broadcast.
     """
 
-    what: str
+    wanted: tuple[str, ...]
+    """MARGINS, PROBABILITIES or PREDICTIONS; of several the answers are structs."""
     loss: Loss
     classes: tuple[float, float]
     intercept: bool
@@ -52,30 +53,39 @@ class Request:
         return np.append(columns, length - 1) if has_intercept else columns
 
 
-def empty_answer(request: Request) -> Floats:
-    """What is said of no rows: it has a column for each class if there are several."""
+def empty_answers(request: Request) -> list[Floats]:
+    """The answers for no rows: they have a column for each class if there are several."""
     loss, intercept = request.loss, request.intercept
     nothing = Rows(sp.csr_array((0, 0)), np.zeros(0))
     found = loss.scores(nothing, zeros(loss, 0, intercept=intercept), intercept=intercept)
-    return predict(request.what, loss, request.classes, found)
+    return [predict(what, loss, request.classes, found) for what in request.wanted]
 
 
 def score_batches(request: Request, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
     """One array of answers for each array of features."""
     client = None if request.access is None else join(request.access)
     arrays = request.arrays.value if isinstance(request.arrays, Broadcast) else request.arrays
-    nothing = empty_answer(request)
+    nothing = empty_answers(request)
     for batch in batches:
-        found = _answers(client, request, arrays, batch) if len(batch) else nothing
-        flat = pa.array(np.ascontiguousarray(found).ravel())
-        if found.ndim == 1:
-            yield flat
-        else:
-            ends = np.arange(len(batch) + 1, dtype=np.int32) * found.shape[1]
-            yield pa.ListArray.from_arrays(pa.array(ends), flat)
+        answers = _answers(client, request, arrays, batch) if len(batch) else nothing
+        columns = [_in_arrow(found) for found in answers]
+        yield (
+            columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, request.wanted)
+        )
 
 
-def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.Array) -> Floats:
+def _in_arrow(found: Floats) -> pa.Array:
+    """A number for each row, or a list."""
+    flat = pa.array(np.ascontiguousarray(found).ravel())
+    if found.ndim == 1:
+        return flat
+    ends = np.arange(len(found) + 1, dtype=np.int32) * found.shape[1]
+    return pa.ListArray.from_arrays(pa.array(ends), flat)
+
+
+def _answers(
+    client: Client | None, request: Request, arrays: Arrays, batch: pa.Array
+) -> list[Floats]:
     try:
         rows = read_features(batch, request.names).as_sparse()
     except BadRow as bad:
@@ -97,7 +107,7 @@ def _answers(client: Client | None, request: Request, arrays: Arrays, batch: pa.
     )
     unlabelled = Rows(matrix, np.zeros(len(batch)))
     found = request.loss.scores(unlabelled, pulled, intercept=request.intercept)
-    return predict(request.what, request.loss, request.classes, found)
+    return [predict(what, request.loss, request.classes, found) for what in request.wanted]
 
 
 def _places(

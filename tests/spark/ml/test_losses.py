@@ -102,6 +102,8 @@ def test_rankings_and_classes(ps, rows, tmp_path):
     row = classes.transform(graded).first()
     assert row.prediction == expected.predict(row.features)
     assert np.allclose(row.rawPrediction, expected.predictRaw(row.features), atol=1e-4)
+    assert np.allclose(row.probability, expected.predictProbability(row.features), atol=1e-4)
+    assert "probability" not in found[0]  # a ranking has none
     with pytest.raises(ValueError, match=r"no single vector .*use model\.fitted\.coefficients"):
         _ = classes.coefficients
     with pytest.raises(ValueError, match=r"no single intercept; use model\.fitted\.intercept"):
