@@ -11,7 +11,8 @@ from pyspark.ml.evaluation import RegressionEvaluator
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
-from distvec.losses import Huber, PairwiseRanking, Poisson, Quantile, Softmax, row_loss
+from distvec.losses import Huber, Logistic, PairwiseRanking, Poisson, Quantile, Softmax, row_loss
+from distvec.spark import Model
 from distvec.spark.ml import models
 from distvec.spark.ml.classification import LogisticRegression, LogisticRegressionModel
 from distvec.spark.ml.losses import LossEstimator, LossModel
@@ -179,3 +180,21 @@ def test_models_stay_on_the_servers(ps, spark, tmp_path, monkeypatch):
             refused()
     with pytest.raises(ValueError, match="on the servers"):
         model.write().format("mllib").save(str(tmp_path / "mllib"))
+
+
+@pytest.mark.long
+def test_a_model_of_more_than_two_gigabytes_is_saved_and_loaded(ps, spark, tmp_path):
+    size = 280_000_000
+    used = np.array([0, 1 << 28, size - 1])
+    x = ps.zeros(size)
+    x[used] = [1.5, -2.5, 0.5]
+    model = LogisticRegressionModel(Model(x, loss=Logistic(), intercept=False))
+    model.save(str(tmp_path / "model"))
+    loaded = LogisticRegressionModel.load(str(tmp_path / "model"))
+    features, values = loaded.nonZeros()
+    assert np.array_equal(features, used) and values.tolist() == [1.5, -2.5, 0.5]
+    assert loaded.fitted.coefficients[1 << 28 : (1 << 28) + 2].numpy().tolist() == [-2.5, 0.0]
+    frame = spark.createDataFrame(
+        [(Vectors.sparse(size, [0, size - 1], [1.0, -1.0]),)], ["features"]
+    )
+    assert loaded.transform(frame).first().rawPrediction[1] == 1.0
