@@ -15,6 +15,7 @@ MODULES = (
     "distvec.spark.ml.losses",
     "distvec.spark.ml.online",
     "distvec.spark.ml.online_factorization",
+    "distvec.spark.ml.feature",
     "distvec.spark.ml.recommendation",
     "distvec.spark.ml.tuning",
     "distvec.losses",

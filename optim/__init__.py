@@ -16,6 +16,7 @@ from optim.core.checkpoints.keeper import Corrupted, NotDurable
 from optim.core.problem import Problem
 from optim.core.result import Outcome, Record, Result, State
 from optim.core.solver import Solver
+from optim.eigenvalues import EigenPairs, largest_eigenpairs
 from optim.gradient.conjugate_gradient import ConjugateGradient
 from optim.gradient.gradient_descent import GradientDescent
 from optim.gradient.spectral_projected_gradient import (
@@ -97,6 +98,7 @@ __all__ = [
     "Corrupted",
     "Cosine",
     "Counted",
+    "EigenPairs",
     "ElasticNet",
     "Exponential",
     "FiniteSum",
@@ -144,6 +146,7 @@ __all__ = [
     "check_gradient",
     "conjugate_gradient",
     "hessian_product",
+    "largest_eigenpairs",
     "minimize",
     "with_l1",
     "with_l2",
