@@ -9,22 +9,15 @@ python -m tests.mllib doctests test_ovr    # some parts
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
-from tests.mllib.plugin import RESULT
 from tests.mllib.sources import INSTALLED, TESTS, write_pyspark_tests, write_rapids_tests
 from tests.quick_start import QUICK_START
+from tests.suites.runner import ROOT, Part, Suite, run_all
 
-ROOT = Path(__file__).parents[2]
-_SECONDS = 3600
-_KNOWN_CODES = (0, 1, 5)
-"""Of pytest: all passed, some failed, no test was chosen."""
+_EXPECTED = Path(__file__).with_name("expected_failures.txt")
 _CONFIGURATION = {
     "spark.driver.memory": "1g",
     "spark.python.daemon.module": "tests.spark.warm_daemon",
@@ -33,13 +26,6 @@ _CONFIGURATION = {
     "spark.ui.showConsoleProgress": "false",
     QUICK_START[0]: QUICK_START[1],
 }
-
-
-class Part(NamedTuple):
-    """Tests that run in one process."""
-
-    name: str
-    paths: tuple[str, ...]
 
 
 def _parts() -> tuple[Part, ...]:
@@ -68,34 +54,12 @@ def write(folder: Path, sources: Path | None, rapids: Path | None) -> None:
     (folder / "conf").mkdir(parents=True)
     lines = (f"{name} {value}\n" for name, value in _CONFIGURATION.items())
     (folder / "conf/spark-defaults.conf").write_text("".join(lines))
-    (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "data").symlink_to(INSTALLED / "data" if sources is None else sources / "data")
     for name in ("doctests", "scripts"):
         (folder / f"test_{name}.py").write_text(f"from tests.mllib.{name} import *\n")
     write_pyspark_tests(sources, folder)
     if rapids is not None:
         write_rapids_tests(rapids, folder)
-
-
-def run(part: Part, folder: Path, sources: Path | None) -> dict[str, int]:
-    """The counts of one part; pytest's output goes to ``folder``, beside the tests."""
-    result = folder / f"{part.name}.json"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "SPARK_CONF_DIR": str(folder / "conf"),
-        "SPARK_TESTING": "1",  # Spark Connect listens on a free port
-        RESULT: str(result),
-        **({} if sources is None else {"PYSPARK_SOURCES": str(sources)}),
-    }
-    options = "-p tests.mllib.plugin -p no:cacheprovider -c pytest.ini --rootdir . -ra -q"
-    command = [sys.executable, "-m", "pytest", *options.split(), "--disable-warnings", *part.paths]
-    with (folder / f"{part.name}.log").open("w") as log:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, stdout=log, stderr=log, timeout=_SECONDS
-        )
-    counts: dict[str, int] = json.loads(result.read_text()) if result.exists() else {}
-    return counts if done.returncode in _KNOWN_CODES else {**counts, "error": 1}
 
 
 def main() -> int:
@@ -110,20 +74,13 @@ def main() -> int:
     sources = given.sources and given.sources.resolve()
     write(folder, sources, given.rapids)
     known = [*_parts(), *([_RAPIDS] if given.rapids else [])]
-    chosen = [one for one in known if not given.parts or one.name in given.parts]
-    print("| part | tests | with our classes | passed | expected failures | skipped | failed |")
-    print("|---|---|---|---|---|---|---|")
-    failed = 0
-    for part in chosen:
-        counts = run(part, folder, sources)
-        names = ("all", "chosen", "passed", "xfailed", "skipped")
-        wrong = counts.get("failed", 0) + counts.get("error", 0)
-        failed += wrong
-        numbers = " | ".join(str(counts.get(name, 0)) for name in names)
-        print(f"| {part.name} | {numbers} | {wrong} |", flush=True)
-    if failed:
-        print(f"the output of pytest is in {folder}/*.log", file=sys.stderr)
-    return int(failed > 0)
+    environment = {
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "SPARK_TESTING": "1",  # Spark Connect listens on a free port
+        **({} if sources is None else {"PYSPARK_SOURCES": str(sources)}),
+    }
+    suite = Suite(TESTS, folder, _EXPECTED, environment=environment)
+    return run_all(known, given.parts, suite, folder)
 
 
 if __name__ == "__main__":

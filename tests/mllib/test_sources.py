@@ -1,4 +1,4 @@
-"""The runner of other projects' tests: changed imports, and the list of expected failures."""
+"""The sources of pyspark's tests: changed imports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the tests are those of pyspark")
 
-from tests.mllib import plugin
 from tests.mllib.sources import change_imports, write_pyspark_tests
 
 BEFORE = """
@@ -45,16 +44,3 @@ def test_sources_come_with_pyspark_and_from_a_checkout(tmp_path):
     (checkout / "test_one.py").write_text(BEFORE)
     write_pyspark_tests(tmp_path / "spark", tmp_path / "written")
     assert (tmp_path / "written/pyspark_ml_tests/test_one.py").read_text() == AFTER
-
-
-def test_each_expected_failure_has_a_reason(tmp_path, monkeypatch):
-    known = tmp_path / "known.txt"
-    known.write_text("# A reason,\n# long.\na::b\nc::d\n\n# Another.\ne::f\n")
-    monkeypatch.setattr(plugin, "LIST", known)
-    assert plugin.expected_failures() == {
-        "a::b": "A reason, long.",
-        "c::d": "A reason, long.",
-        "e::f": "Another.",
-    }
-    monkeypatch.undo()
-    assert all(plugin.expected_failures().values())
