@@ -47,7 +47,8 @@ class Served:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if not issubclass(cls, BaseEstimator):  # a mixin
+        is_derived = any(issubclass(base, Served) and _is_estimator(base) for base in cls.__bases__)
+        if is_derived or not _is_estimator(cls):  # it has the parameter, or is a mixin
             return
         parent = super(cls, cls).__init__
         signature = inspect.signature(parent)
@@ -115,7 +116,7 @@ class Served:
             if intercept:
                 weights[-1] = 0.0
             found = self._minimize(objective, start, method, weights, objective.hessp, **options)
-        self.n_iter_ = max(1, found.nit)
+        self.n_iter_ = found.nit
         self._warn_unless_converged(found)
         x: Array = found.x
         return x
@@ -153,16 +154,22 @@ class Served:
         return found
 
     def _warn_unless_converged(self, found: Result) -> None:
+        if not self._has_converged(found):
+            self._warn_of_limit(found.message)
+
+    def _has_converged(self, found: Result) -> bool:
+        """Whether the gradient is small, or as small as rounding allows."""
         slope = float(np.abs(np.asarray(found.jac)).max(initial=0.0))
         limits = (Outcome.LIMIT_ITERATIONS, Outcome.LIMIT_EVALUATIONS)
-        if found.success or (
-            found.outcome not in limits and slope <= _SLIGHT * max(1.0, abs(float(found.fun)))
-        ):
-            return
-        self._warn_of_limit(found.message)
+        slight = _SLIGHT * max(1.0, abs(float(found.fun)))
+        return bool(found.success or (found.outcome not in limits and slope <= slight))
 
     def _warn_of_limit(self, reason: str = "the limit of iterations was reached.") -> None:
         warn_of_limit(self, f"{reason} Increase max_iter or tol, or scale the features")
+
+
+def _is_estimator(cls: type) -> bool:
+    return issubclass(cls, BaseEstimator)
 
 
 def warn_of_limit(estimator: object, reason: str) -> None:

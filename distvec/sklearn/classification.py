@@ -120,15 +120,42 @@ class LogisticRegression(_LinearClassifier, sklearn.linear_model.LogisticRegress
             self.intercept_ = table[:, -1] * (self.intercept_scaling if penalized else 1.0)
         return self
 
+    @property
+    def set_callbacks(self) -> Any:
+        """Raise ``AttributeError``: the solvers of distvec call no callbacks of scikit-learn.
+
+        A pipeline or a search with callbacks warns of it.
+        """
+        raise AttributeError(
+            f"{type(self).__name__} of distvec has no callbacks; use verbose=1 to see the progress"
+        )
+
     def _penalty(self) -> tuple[float, float]:
         """``C`` and ``l1_ratio``, also from the deprecated ``penalty``."""
-        C, l1_ratio = self.C, self.l1_ratio or 0.0
         penalty = getattr(self, "penalty", "deprecated")
+        self._warn_of_parameters(penalty)
+        if penalty == "elasticnet" and self.l1_ratio is None:
+            raise ValueError("penalty='elasticnet' needs l1_ratio, a number between 0 and 1")
+        C = np.inf if penalty is None else self.C
+        ratios = {"deprecated": self.l1_ratio, "elasticnet": self.l1_ratio, "l1": 1.0}
+        return C, 0.0 if np.isinf(C) else ratios.get(penalty) or 0.0
+
+    def _warn_of_parameters(self, penalty: Any) -> None:
+        """Warn of the parameters that scikit-learn deprecates, and of those without effect."""
+        wanted = {"l1": 1.0, "l2": 0.0, None: 0.0}.get(penalty, self.l1_ratio)
+        ignored = [] if self.l1_ratio == wanted else [f"l1_ratio={self.l1_ratio}"]
+        ignored += [f"C={self.C}"] if penalty is None and self.C != 1.0 else []
+        known: list[tuple[type[Warning], str]] = [
+            (UserWarning, f"penalty={penalty!r} has priority over {one}") for one in ignored
+        ]
         if penalty != "deprecated":
-            warnings.warn("penalty is deprecated; use C and l1_ratio", FutureWarning, stacklevel=3)
-            C = np.inf if penalty is None else C
-            l1_ratio = {"l1": 1.0, "elasticnet": l1_ratio}.get(penalty, 0.0)
-        return C, 0.0 if np.isinf(C) else l1_ratio
+            known.append((FutureWarning, "'penalty' was deprecated; use C and l1_ratio"))
+        elif self.l1_ratio is None:
+            known.append((FutureWarning, "'l1_ratio=None' was deprecated; use l1_ratio=0.0"))
+        if getattr(self, "n_jobs", None) is not None:
+            known.append((FutureWarning, "'n_jobs' has no effect; leave it out"))
+        for category, text in known:
+            warnings.warn(text, category, stacklevel=4)
 
     def _start(self, features: int, columns: int) -> Array:
         """Zeros, or with ``warm_start`` the model that was fitted before."""

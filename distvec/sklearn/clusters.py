@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +18,9 @@ from distvec.sklearn.base import Array, warn_of_limit
 
 _AT_ONCE = 1 << 18
 """So many distances are computed at a time: they stay in the cache."""
+
+_ROUNDING = 16.0
+"""Distances are differences of squares, and have so many times the rounding of these."""
 
 
 class _Clusters(NamedTuple):
@@ -87,7 +92,10 @@ class KMeans(sklearn.cluster.KMeans):
                 random_state=random,
                 sample_weight=weights.astype(X.dtype),
             ).astype(np.float64)
-            found = _lloyd(matrix, norms, weights, centers, self.max_iter, allowed)
+            report = _report if self.verbose else None
+            if report:
+                report("Initialization complete")
+            found = _lloyd(matrix, norms, weights, centers, self.max_iter, allowed, report)
             best = min(best, found, key=attrgetter("inertia"))
         distinct = len(np.unique(best.labels))
         if distinct < self.n_clusters:
@@ -99,11 +107,23 @@ class KMeans(sklearn.cluster.KMeans):
         self.cluster_centers_ = np.ascontiguousarray(best.centers + means, X.dtype)
         self.labels_, self.inertia_ = best.labels.astype(np.int32), best.inertia
         self.n_iter_, self._n_threads = best.iterations, 1
+        # scikit-learn names so many columns of `transform`.
+        self._n_features_out = self.n_clusters
         return self
 
 
+def _report(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
 def _lloyd(
-    X: Any, norms: Floats, weights: Floats, centers: Floats, most: int, allowed: float
+    X: Any,
+    norms: Floats,
+    weights: Floats,
+    centers: Floats,
+    most: int,
+    allowed: float,
+    report: Callable[[str], None] | None,
 ) -> _Clusters:
     """Until labels stay the same, or centers move less than ``allowed`` together."""
     labels, distances, same = np.full(X.shape[0], -1), norms, False
@@ -112,13 +132,19 @@ def _lloyd(
         iteration += 1
         new, distances = _nearest(X, norms, centers)
         same, labels = bool((new == labels).all()), new
+        if report:
+            report(f"Iteration {iteration}, inertia {weights @ distances:.6g}")
         if same:
             break
-        moved = _centers(X, weights, labels, distances, centers)
+        moved = _centers(X, norms, weights, labels, distances, centers)
         shift = float(np.square(moved - centers).sum())
         centers = moved
+        if report and shift <= allowed:
+            report(f"Ended: center shift {shift:.3g} is within tolerance {allowed:.3g}")
         if shift <= allowed:
             break
+    if report and same:
+        report("Ended: strict convergence, labels stayed the same")
     if not same:
         labels, distances = _nearest(X, norms, centers)
     return _Clusters(centers, labels, float(weights @ distances), iteration)
@@ -141,15 +167,22 @@ def _nearest(X: Any, norms: Floats, centers: Floats) -> tuple[Array, Floats]:
     return labels, np.maximum(distances, 0.0, out=distances)
 
 
-def _centers(X: Any, weights: Floats, labels: Array, distances: Floats, centers: Floats) -> Floats:
-    """The means of the rows of each center; one without rows takes the farthest row."""
+def _centers(
+    X: Any, norms: Floats, weights: Floats, labels: Array, distances: Floats, centers: Floats
+) -> Floats:
+    """The means of the rows of each center; one without rows takes the farthest row.
+
+    Rows at their centers, up to rounding, stay there.
+    """
     count = len(centers)
     totals = np.bincount(labels, weights, count)
     empty = np.flatnonzero(totals == 0.0)
     if empty.size:
         farthest = np.argsort(-distances, kind="stable")[: empty.size]
         labels = labels.copy()
-        labels[farthest] = empty
+        least = _ROUNDING * np.finfo(X.dtype).eps * norms[farthest]
+        farthest = farthest[distances[farthest] > least]
+        labels[farthest] = empty[: len(farthest)]
         totals = np.bincount(labels, weights, count)
     places = (weights.astype(X.dtype, copy=False), labels, np.arange(len(labels) + 1))
     members: Any = sp.csr_array(places, shape=(len(labels), count))

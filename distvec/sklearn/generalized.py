@@ -103,8 +103,9 @@ class _GeneralizedLinear(Served):
         y = y.astype(np.float64)
         if not self._base_loss.in_y_true_range(y):
             raise ValueError(
-                f"Some value(s) of y are out of the valid range of {type(self).__name__}; a power "
-                "of 1 to 2 takes 0 or more, a power of 2 or more only numbers above 0"
+                "Some value(s) of y are out of the valid range of the loss of "
+                f"{type(self).__name__}; a power of 1 to 2 takes 0 or more, a power of 2 or more "
+                "only numbers above 0"
             )
         start = np.zeros(X.shape[1] + bool(self.fit_intercept))
         if self.warm_start and hasattr(self, "coef_"):
@@ -204,6 +205,10 @@ class TweedieRegressor(_GeneralizedLinear, sklearn.linear_model.TweedieRegressor
         return _tweedie(self.power, is_log=is_log)
 
 
+_LEAST_SCALE = 1e-8
+"""Of the residuals, relative to the labels: with a scale of 0 the function has kinks."""
+
+
 class HuberRegressor(Served, sklearn.linear_model.HuberRegressor):
     """Linear regression that outliers hardly change, with the scale of the residuals.
 
@@ -258,20 +263,22 @@ class HuberRegressor(Served, sklearn.linear_model.HuberRegressor):
         start = np.zeros(X.shape[1] + bool(self.fit_intercept) + 1)
         if self.warm_start and hasattr(self, "coef_"):
             known = [self.intercept_ / unit] * bool(self.fit_intercept)
-            start = np.concatenate([self.coef_ / unit, known, [math.log(self.scale_ / unit)]])
-        found = self._minimize(
-            _huber_of(rows, each, self.epsilon, self.alpha * unit, intercept=self.fit_intercept),
-            start,
-            "L-BFGS",
-            max_iterations=self.max_iter,
-            gradient_tolerance=self.tol,
-        )
+            more = max(self.scale_ / unit - _LEAST_SCALE, _LEAST_SCALE)
+            start = np.concatenate([self.coef_ / unit, known, [math.log(more)]])
+        function = _HuberFunction(rows, each, self.epsilon, self.alpha * unit, self.fit_intercept)
+        stops: dict[str, Any] = {"max_iterations": self.max_iter}
+        found = self._minimize(function, start, "L-BFGS", gradient_tolerance=self.tol, **stops)
+        if found.x[-1] < math.log(_LEAST_SCALE) and not self._has_converged(found):
+            # The residuals are 0, and the curvature there is large: Newton's method comes nearer to
+            # the minimum. It ends where rounding hides the gain.
+            stops |= {"gradient_tolerance": 0.0, "hessp": function.hessp}
+            found = self._minimize(function, start, "trust-ncg", **stops)
         if not math.isfinite(found.fun):
             raise ValueError(
                 f"HuberRegressor convergence failed: {found.message} Scale the features"
             )
         self._warn_unless_converged(found)
-        self.n_iter_, self.scale_ = max(1, found.nit), unit * math.exp(found.x[-1])
+        self.n_iter_, self.scale_ = found.nit, unit * (_LEAST_SCALE + math.exp(found.x[-1]))
         x = (unit * found.x[:-1]).astype(X.dtype, copy=False)
         self.coef_, self.intercept_ = x[: X.shape[1]], x[-1] if self.fit_intercept else 0.0
         residuals = y - rows.margins(x, intercept=self.fit_intercept)
@@ -279,26 +286,54 @@ class HuberRegressor(Served, sklearn.linear_model.HuberRegressor):
         return self
 
 
-def _huber_of(rows: Rows, weights: Floats, epsilon: float, alpha: float, *, intercept: bool) -> Any:
-    """The function of coefficients, intercept, and the logarithm of the scale."""
-    total = float(weights.sum())
+@dataclass(frozen=True)
+class _HuberFunction:
+    """The function of coefficients, intercept, and the logarithm of the scale less its least."""
 
-    def function(x: Floats) -> tuple[float, Floats]:
+    rows: Rows
+    weights: Floats
+    epsilon: float
+    alpha: float
+    intercept: bool
+
+    def __call__(self, x: Floats) -> tuple[float, Floats]:
+        """Value and gradient."""
         with np.errstate(over="ignore", invalid="ignore"):
-            scale = float(np.exp(x[-1]))
-            residuals = rows.labels - rows.margins(x[:-1], intercept=intercept)
-            near = np.clip(residuals, -epsilon * scale, epsilon * scale)
+            scale, residuals, near = self._parts(x)
+            total = scale * float(self.weights.sum())
             # Of each row the part of the value in the scale itself: H(z) s = n (2 r - n) / s.
-            parts = weights * near / scale
+            parts = self.weights * near / scale
+            coefficients = x[: self.rows.columns]
             gradient = np.empty_like(x)
-            gradient[:-1] = rows.gradient(-2.0 * parts, intercept=intercept)
-            coefficients = x[: rows.columns]
-            gradient[: rows.columns] += 2.0 * alpha * coefficients
-            gradient[-1] = scale * total - float(parts @ near)
-            value = scale * total + float(parts @ (2.0 * residuals - near))
-        return value + alpha * float(coefficients @ coefficients), gradient
+            gradient[:-1] = self.rows.gradient(-2.0 * parts, intercept=self.intercept)
+            gradient[: self.rows.columns] += 2.0 * self.alpha * coefficients
+            gradient[-1] = (total - float(parts @ near)) / scale * float(np.exp(x[-1]))
+            value = total + float(parts @ (2.0 * residuals - near))
+        return value + self.alpha * float(coefficients @ coefficients), gradient
 
-    return function
+    def hessp(self, x: Floats, v: Floats) -> Floats:
+        """The Hessian times ``v``."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            scale, residuals, near = self._parts(x)
+            free = float(np.exp(x[-1]))
+            inside = np.where(near == residuals, 2.0 * self.weights / scale, 0.0)
+            changes = self.rows.margins(v[:-1], intercept=self.intercept)
+            across = residuals * (free / scale)
+            product = np.empty_like(x)
+            product[:-1] = self.rows.gradient(
+                inside * (changes + across * v[-1]), intercept=self.intercept
+            )
+            product[: self.rows.columns] += 2.0 * self.alpha * v[: self.rows.columns]
+            slope = free * float(self.weights.sum() - self.weights @ (near / scale) ** 2)
+            bend = slope + float(inside @ across**2)
+            product[-1] = float(inside @ (across * changes)) + bend * v[-1]
+        return product
+
+    def _parts(self, x: Floats) -> tuple[float, Floats, Floats]:
+        """The scale, the residuals, and the same without what is far."""
+        scale = _LEAST_SCALE + float(np.exp(x[-1]))
+        residuals = self.rows.labels - self.rows.margins(x[:-1], intercept=self.intercept)
+        return scale, residuals, np.clip(residuals, -self.epsilon * scale, self.epsilon * scale)
 
 
 class QuantileRegressor(Served, sklearn.linear_model.QuantileRegressor):
@@ -343,6 +378,11 @@ class QuantileRegressor(Served, sklearn.linear_model.QuantileRegressor):
         Self
             The estimator.
         """
+        if self.solver == "interior-point":
+            raise ValueError(
+                "solver='interior-point' was removed from SciPy; use 'highs-ipm', the interior "
+                "point method of HiGHS"
+            )
         X, y, weights = self._rows(X, y, sample_weight, y_numeric=True)
         each = np.ones(len(y)) if weights is None else weights
         used = each > 0.0

@@ -31,13 +31,24 @@ class _LeastSquares(Served):
     ) -> tuple[Quadratic, tuple[Any, bool]]:
         """The function, the dtype of the features, and whether ``y`` is a vector."""
         X, y, weights = self._rows(X, y, sample_weight, multi_output=True, y_numeric=True, **checks)
-        return Quadratic(X, y, weights, intercept=self.fit_intercept), (X.dtype, y.ndim == 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            quadratic = Quadratic(X, y, weights, intercept=self.fit_intercept)
+        if not np.isfinite(quadratic.linear).all():
+            raise ValueError(
+                "products of the features and targets are beyond the largest number of "
+                f"{X.dtype}; scale the features or the targets"
+            )
+        return quadratic, (X.dtype, y.ndim == 1)
 
-    def _set(self, quadratic: Quadratic, table: Floats, form: Any) -> Self:
-        """Set the attributes from coefficients, a row for each target."""
+    def _set(self, quadratic: Quadratic, table: Floats, form: Any, *, is_flat: bool = True) -> Self:
+        """Set the attributes from coefficients, a row for each target.
+
+        With ``is_flat`` a single target has a vector of them, also if ``y`` has two dimensions.
+        """
         dtype, is_one = form
         intercepts = quadratic.y_means - table @ quadratic.means
-        self.coef_ = (table[0] if is_one else table).astype(dtype, copy=False)
+        is_vector = is_one or (is_flat and len(table) == 1)
+        self.coef_ = (table[0] if is_vector else table).astype(dtype, copy=False)
         self.intercept_ = 0.0
         if self.fit_intercept:
             self.intercept_ = dtype.type(intercepts[0]) if is_one else intercepts.astype(dtype)
@@ -57,6 +68,8 @@ class _LeastSquares(Served):
         """Coefficients and the number of iterations."""
         b, positive = quadratic.linear[:, target], bool(getattr(self, "positive", False))
         start = np.zeros(b.shape) if start is None else start
+        if l1 == 0.0 < l2 and not positive and self.session is None and quadratic.has_factors:
+            return _ridge(quadratic, target, l2), 1
         allowed = tolerance * float(np.abs(b).max(initial=0.0))
         if self.session is None:
             found = minimize_in_orthants(
@@ -146,7 +159,7 @@ class LinearRegression(_LeastSquares, sklearn.linear_model.LinearRegression):
                 conjugate_gradient(quadratic.product, quadratic.linear[:, t], rtol=self.tol).x
                 for t in targets
             ]
-        return self._set(quadratic, np.array(found), form)
+        return self._set(quadratic, np.array(found), form, is_flat=False)
 
     def _solved(self, quadratic: Quadratic) -> Floats:
         """The normal equations' solution, or that of least norm."""
@@ -217,12 +230,14 @@ class Ridge(_LeastSquares, sklearn.linear_model.Ridge):
         self.n_iter_ = None
         if self.positive or self.session is not None:
             self.solver_, most = "lbfgs", self.max_iter or 15000
+            # In this process the last iteration is exact.
+            tolerance = _TIGHT if self.session is None else self.tol
             each = [
-                self._minimum(quadratic, t, 0.0, l2[t], tolerance=self.tol, max_iterations=most)
+                self._minimum(quadratic, t, 0.0, l2[t], tolerance=tolerance, max_iterations=most)
                 for t in targets
             ]
             found, self.n_iter_ = [x for x, _ in each], np.array([n for _, n in each])
-        elif iterative or not (quadratic.is_dense or quadratic.has_gram):
+        elif iterative or not quadratic.has_factors:
             self.solver_, most = "sparse_cg", self.max_iter
             solved = [
                 conjugate_gradient(
@@ -257,6 +272,11 @@ def _ridge(quadratic: Quadratic, target: int, l2: float) -> Floats:
         solution = scipy.linalg.solve(square, quadratic.y[:, target], assume_a="pos")
         return np.asarray(matrix.T @ solution)
     except scipy.linalg.LinAlgError:
+        if not quadratic.is_dense:
+            product = partial(_ridge_product, quadratic, l2)
+            return np.asarray(
+                conjugate_gradient(product, quadratic.linear[:, target], rtol=_TIGHT).x
+            )
         rows = np.vstack([matrix, np.sqrt(l2 * quadratic.total) * np.eye(matrix.shape[1])])
         right = np.append(quadratic.y[:, target], np.zeros(matrix.shape[1]))
         return np.asarray(scipy.linalg.lstsq(rows, right)[0])
@@ -267,6 +287,7 @@ class _ElasticNets(_LeastSquares):
 
     alpha: float
     l1_ratio: float
+    positive: bool
     warm_start: bool
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Self:
@@ -307,12 +328,14 @@ class _ElasticNets(_LeastSquares):
             )
             for target, start in enumerate(starts)
         ]
-        iterations: Any = [max(1, count) for _, count in each]
-        gaps = np.array([quadratic.gap(x, t, l1, l2) for t, (x, _) in enumerate(each)])
+        iterations: Any = [count for _, count in each]
+        gaps = np.array(
+            [quadratic.gap(x, t, l1, l2, positive=self.positive) for t, (x, _) in enumerate(each)]
+        )
         is_one = targets == 1
         self.n_iter_ = iterations[0] if is_one else iterations
         self.dual_gap_ = gaps[0] if is_one else gaps
-        return self._set(quadratic, np.array([x for x, _ in each]), (form[0], is_one))
+        return self._set(quadratic, np.array([x for x, _ in each]), form)
 
 
 class ElasticNet(_ElasticNets, sklearn.linear_model.ElasticNet):

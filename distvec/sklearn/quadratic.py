@@ -64,6 +64,11 @@ class Quadratic:
         most = min(rows, _MOST_COLUMNS) if self.is_dense else _MOST_SPARSE_COLUMNS
         return bool(columns <= most)
 
+    @property
+    def has_factors(self) -> bool:
+        """Whether linear equations with ``G`` have a direct solution."""
+        return self.is_dense or self.has_gram
+
     @cached_property
     def gram(self) -> Floats:
         """All of ``G``."""
@@ -83,11 +88,15 @@ class Quadratic:
             return self.gram if whole else self.gram[np.ix_(places, places)]
         return self._block(self._by_columns[:, places], self.means[places])
 
-    def gap(self, x: Array, target: int, l1: float, l2: float) -> float:
-        """The duality gap of an elastic net: how far above the least the value is at most."""
+    def gap(self, x: Array, target: int, l1: float, l2: float, *, positive: bool) -> float:
+        """The duality gap of an elastic net: how far above the least the value is at most.
+
+        With ``positive`` the dual constraint is one-sided.
+        """
         product, b, squares = self.product(x), self.linear[:, target], self.squares[target]
         residual = float(squares - 2.0 * (b @ x) + x @ product)
-        steepest = float(np.abs(b - product - l2 * x).max(initial=0.0))
+        slopes = b - product - l2 * x
+        steepest = float((slopes if positive else np.abs(slopes)).max(initial=0.0))
         part = 1.0 if steepest <= l1 else l1 / steepest
         dual = 0.5 * (1.0 + part * part) * (residual + l2 * float(x @ x))
         return dual + l1 * float(np.abs(x).sum()) - part * float(squares - b @ x)
@@ -140,7 +149,7 @@ def minimize_in_orthants(
         slopes = _one_sided(gradient, x, weight, positive=positive)
         while weight > l1 and np.abs(slopes).max(initial=0.0) <= _LOOSE * weight:
             weight = max(l1, _SHRINK * weight)
-            weight = l1 if weight < 1.05 * l1 else weight
+            weight = l1 if weight < 1.05 * l1 or weight <= tolerance else weight
             slopes = _one_sided(gradient, x, weight, positive=positive)
         if np.abs(slopes).max(initial=0.0) <= tolerance:
             return Minimum(x, iteration, True)

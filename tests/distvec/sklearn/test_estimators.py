@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import warnings
 from typing import Any
@@ -48,11 +49,48 @@ def test_checks_of_scikit_learn(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ours.__all__)
-def test_parameters_are_those_of_scikit_learn_and_a_session(name: str) -> None:
+def test_signatures_are_those_of_scikit_learn_and_a_session(name: str) -> None:
     cls = getattr(ours, name)
     parent = next(base for base in cls.__mro__ if base.__module__.startswith("sklearn"))
-    theirs, mine = parent().get_params(), cls().get_params()
-    assert mine == {**theirs, "session": None} or cls is ours.KMeans
+    session = {} if cls is ours.KMeans else {"session": None}
+    assert cls().get_params() == {**parent().get_params(), **session}
+    for method, theirs in inspect.getmembers(parent, inspect.isfunction):
+        if method.startswith("_") or method == "set_callbacks":
+            continue
+        pairs = [inspect.signature(one).parameters for one in (getattr(cls, method), theirs)]
+        mine, known = ({key: (p.kind, p.default) for key, p in one.items()} for one in pairs)
+        assert mine == known, method
+
+
+@pytest.mark.parametrize(
+    ("estimator", "text"),
+    [
+        (ours.LinearSVC(multi_class="crammer_singer"), "only 'ovr'"),
+        (ours.LinearSVC(penalty="l1", loss="hinge"), "penalty='l2'"),
+        (ours.QuantileRegressor(solver="interior-point"), "use 'highs-ipm'"),
+        (ours.ElasticNet(), "scale the features"),
+    ],
+    ids=repr,
+)
+def test_unsupported_values_say_what_to_use(estimator: Any, text: str) -> None:
+    huge = 1e308 if isinstance(estimator, ours.ElasticNet) else 1.0
+    with pytest.raises(ValueError, match=text):
+        estimator.fit(huge * (X > 0.0), MARGINS > 0)
+
+
+def test_classes_that_derive_from_ours_have_their_own_parameters() -> None:
+    class Same(ours.Lasso):
+        pass
+
+    class Other(ours.Ridge):
+        def __init__(self, strength: float = 2.0, session: Any = None) -> None:
+            super().__init__(alpha=strength, session=session)
+            self.strength = strength
+
+    assert Same(alpha=0.5).get_params() == ours.Lasso(alpha=0.5).get_params()
+    assert Other(3.0).get_params() == {"strength": 3.0, "session": None}
+    expected = ours.Ridge(alpha=3.0).fit(X, MARGINS).coef_
+    np.testing.assert_array_equal(clone(Other(3.0)).fit(X, MARGINS).coef_, expected)
 
 
 DATA = np.random.default_rng(3)
@@ -104,12 +142,15 @@ def test_names_of_features_and_pickles() -> None:
     np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
 
 
-@pytest.mark.parametrize("cls", [ours.LogisticRegression, ours.Lasso])
-def test_a_warm_start_takes_fewer_iterations(cls: type) -> None:
-    y = MARGINS > 0 if cls is ours.LogisticRegression else MARGINS
-    warm = cls(tol=1e-6, warm_start=True).fit(X, y)
+@pytest.mark.parametrize(
+    "cls", [ours.LogisticRegression, ours.Lasso, ours.HuberRegressor, ours.GammaRegressor]
+)
+def test_a_warm_start_at_the_minimum_takes_no_iteration(cls: type) -> None:
+    y = MARGINS > 0 if cls is ours.LogisticRegression else np.exp(MARGINS)
+    warm = cls(tol=1e-6, warm_start=True, max_iter=1000).fit(X, y)
+    assert np.max(warm.n_iter_) >= 1
     coefficients = warm.coef_.copy()
-    assert np.max(warm.fit(X, y).n_iter_) == 1
+    assert np.max(warm.fit(X, y).n_iter_) == 0
     np.testing.assert_allclose(warm.coef_, coefficients, atol=1e-5)
 
 
@@ -118,6 +159,37 @@ def test_a_limit_of_iterations_warns() -> None:
         ours.LogisticRegression(max_iter=1, tol=1e-9).fit(X, MARGINS > 0)
     with pytest.warns(ConvergenceWarning, match="Increase max_iter"):
         ours.Lasso(max_iter=1, alpha=0.01, tol=1e-9).fit(X, MARGINS)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "categories"),
+    [
+        ({"penalty": "l2"}, {FutureWarning}),
+        ({"penalty": "l1"}, {FutureWarning, UserWarning}),
+        ({"penalty": None, "C": 4.0}, {FutureWarning, UserWarning}),
+        ({"l1_ratio": None}, {FutureWarning}),
+        ({"n_jobs": 1}, {FutureWarning}),
+    ],
+    ids=str,
+)
+def test_deprecated_and_contradictory_parameters_warn(
+    parameters: dict[str, Any], categories: set[type[Warning]]
+) -> None:
+    with pytest.warns(Warning) as caught:  # noqa: PT030
+        ours.LogisticRegression(**parameters).fit(X, MARGINS > 0)
+    assert {one.category for one in caught} == categories
+    assert all(one.filename == __file__ for one in caught)
+
+
+def test_an_elastic_net_needs_its_ratio_and_there_are_no_callbacks() -> None:
+    model = ours.LogisticRegression(penalty="elasticnet", l1_ratio=None)
+    with (
+        pytest.warns(FutureWarning, match="deprecated"),
+        pytest.raises(ValueError, match="needs l1_ratio"),
+    ):
+        model.fit(X, MARGINS > 0)
+    with pytest.raises(AttributeError, match="verbose=1"):
+        model.set_callbacks(object())
 
 
 def test_float32_and_int64_indices() -> None:

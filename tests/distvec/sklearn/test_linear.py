@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
 from sklearn.preprocessing import scale
 
 import distvec.sklearn as ours
@@ -83,9 +84,10 @@ def test_least_squares_of_a_singular_matrix_has_the_least_norm() -> None:
     np.testing.assert_allclose(model.singular_[:10], peer.singular_[:10])
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("name", ["LinearRegression", "Ridge", "Lasso", "ElasticNet"])
-def test_several_targets(name: str) -> None:
-    y = np.column_stack([TARGETS, TARGETS**2 / 100.0])
+def test_several_targets(name: str, count: int) -> None:
+    y = np.column_stack([TARGETS, TARGETS**2 / 100.0])[:, :count]
     tight = {} if name == "LinearRegression" else {"tol": 1e-12}
     model, peer = fitted_both(name, DIABETES, y, None, {}, **tight)
     assert_same(model, peer)
@@ -122,7 +124,27 @@ def test_elastic_nets_are_at_their_minimum(
     outside = slopes[~inside] if positive else np.abs(slopes[~inside])
     assert (outside <= alpha * l1_ratio + allowed).all()
     assert not positive or (model.coef_ >= 0.0).all()
-    assert abs(model.dual_gap_) < 1e-6 * max(1.0, goal @ goal) or positive
+    assert abs(model.dual_gap_) < 1e-6 * max(1.0, goal @ goal)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_l2_alone_with_more_columns_than_rows_is_exact(container: Any) -> None:
+    X, y = container(DIABETES[:6]), TARGETS[:6]
+    net = ours.ElasticNet(l1_ratio=0.0, alpha=0.1).fit(X, y)
+    theirs = Ridge(alpha=0.6).fit(DIABETES[:6], y)
+    np.testing.assert_allclose(net.coef_, theirs.coef_, rtol=1e-9)
+
+
+def test_a_ridge_of_signs_is_exact_at_loose_tolerance() -> None:
+    loose, tight = (ours.Ridge(positive=True, tol=tol).fit(DIABETES, TARGETS) for tol in (0.1, 0.0))
+    np.testing.assert_allclose(loose.coef_, tight.coef_, rtol=1e-9)
+
+
+def test_a_ridge_without_penalty_of_singular_sparse_features_has_the_least_norm() -> None:
+    X, y = DIABETES[:6], TARGETS[:6]
+    model = ours.Ridge(alpha=0.0, fit_intercept=False).set_params(solver="cholesky")
+    model.fit(sp.csr_array(X), y)
+    np.testing.assert_allclose(model.coef_, np.linalg.lstsq(X, y)[0], rtol=1e-6)
 
 
 CANCER, IS_BENIGN = load_breast_cancer(return_X_y=True)
@@ -252,6 +274,20 @@ def test_huber_is_at_least_as_good(data: str) -> None:
     np.testing.assert_array_equal(model.outliers_, peer.outliers_)
 
 
+def test_huber_of_residuals_that_vanish() -> None:
+    """With fewer rows than columns the scale is 0; weights are still repetitions."""
+    X, y, weights = DIABETES[:5], TARGETS[:5], np.array([1.0, 3.0, 1.0, 2.0, 1.0])
+    models = []
+    for rows, each in (
+        (np.arange(5), weights),
+        (np.repeat(np.arange(5), weights.astype(int)), None),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            models.append(ours.HuberRegressor().fit(X[rows], y[rows], sample_weight=each))
+    np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-4)
+
+
 def _total(weights: Floats | None) -> float:
     return float(len(TARGETS) if weights is None else weights.sum())
 
@@ -269,12 +305,23 @@ def test_k_means_from_the_same_centers(data: str) -> None:
     assert (model.n_iter_, model.inertia_) == (peer.n_iter_, pytest.approx(peer.inertia_))
 
 
+def test_k_means_prints_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    model = ours.KMeans(2, n_init=1, random_state=0, verbose=1).fit(DIABETES)
+    text = capsys.readouterr().out
+    assert text.count("Iteration ") == model.n_iter_
+    assert "Initialization complete" in text and "Ended: " in text
+    assert model.get_feature_names_out().tolist() == ["kmeans0", "kmeans1"]
+
+
 def test_k_means_gives_rows_to_empty_clusters_and_warns_of_repeated_rows() -> None:
     X = np.array([[0.0], [1.0], [10.0], [11.0]])
     model = ours.KMeans(3, init=np.array([[0.5], [10.5], [99.0]]), n_init=1).fit(X)
     assert len(np.unique(model.labels_)) == 3
-    with pytest.warns(ConvergenceWarning, match="distinct clusters"):
-        ours.KMeans(3, n_init=1, random_state=0).fit([[0.0], [0.0], [1.0]])
+    for kind in (np.float32, np.float64):
+        repeated = np.array([[0.1], [0.7], [0.7], [0.3]], kind)
+        with pytest.warns(ConvergenceWarning, match="distinct clusters"):
+            model = ours.KMeans(4, init=repeated).fit(repeated)
+        assert model.n_iter_ == 1
 
 
 @pytest.mark.parametrize("name", ["LogisticRegression", "LinearSVC", "PoissonRegressor"])
