@@ -27,7 +27,7 @@ export SPARK_LOCAL_IP        ?= 127.0.0.1
 # Tests start some hundred Pythons: without it each compiles our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env java demo test gate long cluster array-api mllib stress lint bench pages pictures docstrings docs proto clean
+.PHONY: help env java demo test gate long cluster array-api mllib sklearn-suite stress lint bench pages pictures docstrings docs proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -99,6 +99,9 @@ array-api: env $(SUITE)  ## The conformance suite that ARRAY_API_TESTS=/path nam
 
 mllib: env java $(CLASSES)  ## pyspark's own tests with our classes; MLLIB='--sources /path/to/spark doctests' for others or a part
 	$(PY) -m tests.mllib $(MLLIB)
+
+sklearn-suite: env  ## scikit-learn's own tests with our classes; SKLEARN='test_huber test_ridge' for some files
+	$(PY) -m tests.sklearn_suite $(SKLEARN)
 
 gate: env java  ## Plans, cost, digests, public names and sizes beside the kept ones; GATE=--renew writes them
 	$(PY) -m tests.gate $(GATE)
