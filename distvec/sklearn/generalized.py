@@ -223,6 +223,11 @@ class HuberRegressor(Served, sklearn.linear_model.HuberRegressor):
         A session of ``distvec``: the solver's vectors are on its servers. By default they are in
         this process.
 
+    Notes
+    -----
+    The scale is at least 1e-8 times the standard deviation of the labels: with a scale of 0 the
+    function has kinks.
+
     References
     ----------
     P. J. Huber, E. M. Ronchetti, Robust Statistics, 2nd edition (2009), section 7.7: the estimate
