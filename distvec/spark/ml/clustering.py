@@ -19,6 +19,11 @@ from distvec.losses.clustering import COSINE, EUCLIDEAN, Quantization, nearest, 
 from distvec.losses.rows import Floats, Rows
 from distvec.spark.context import PSContext
 from distvec.spark.ml.fits import RowsEstimator
+from distvec.spark.ml.mixture import (
+    GaussianMixture,
+    GaussianMixtureModel,
+    GaussianMixtureSummary,
+)
 from distvec.spark.ml.models import MARGIN, ServerModel
 from distvec.spark.ml.params import HasFeatures, Range, at_least, one_of
 from distvec.spark.ml.summary import Training
@@ -26,7 +31,14 @@ from distvec.spark.objectives.clusters import Clusters, KMeansProblem, fit_clust
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 
-__all__ = ("KMeans", "KMeansModel", "KMeansSummary")
+__all__ = (
+    "GaussianMixture",
+    "GaussianMixtureModel",
+    "GaussianMixtureSummary",
+    "KMeans",
+    "KMeansModel",
+    "KMeansSummary",
+)
 
 _RANDOM = "random"
 _SEED = 0

@@ -95,6 +95,25 @@ def in_mllib(kind: Any, *attributes: Any) -> JavaMLWritable:
     return made
 
 
+def mixture_in_mllib(weights: Sequence[float], gaussians: Sequence[Any]) -> JavaMLWritable:
+    """A ``GaussianMixtureModel`` of these shares and distributions."""
+    from pyspark.ml.clustering import GaussianMixtureModel
+    from pyspark.ml.common import _py2java
+
+    context = _context()
+    gateway: Any = context._gateway
+    shares = gateway.new_array(context._jvm.double, len(weights))  # type: ignore[union-attr]
+    name = "org.apache.spark.ml.stat.distribution.MultivariateGaussian"
+    made = gateway.new_array(_class(name), len(weights))
+    for j, (share, one) in enumerate(zip(weights, gaussians, strict=True)):
+        shares[j] = share
+        made[j] = _class(name)(_py2java(context, one.mean), _py2java(context, one.cov))
+    found: JavaMLWritable = GaussianMixtureModel._from_java(
+        _class("org.apache.spark.ml.clustering.GaussianMixtureModel")(_uid("gmm"), shares, made)
+    )
+    return found
+
+
 def check_loss(loss: Loss) -> None:
     """``NotImplementedError`` for losses of which MLlib has no model."""
     known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")
