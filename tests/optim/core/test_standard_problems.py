@@ -24,6 +24,7 @@ from optim import (
 from tests.optim.problems import start_of
 from tests.optim.reference_data import read_json
 from tests.optim.registry import cases
+from tests.samples import marked, sampled
 
 PROBLEMS = problems()
 every_problem = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
@@ -119,15 +120,15 @@ def test_other_minima(name):
     assert known != pytest.approx(problem.minimum, rel=1e-3)
 
 
-@every_problem
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize(("name", "problem"), sampled(SOLVERS, PROBLEMS, every=5))
 def test_reaches_a_minimum(name, problem):
     """The only one that is known, or else one of those in `problem.minima`."""
-    assert_reached(SOLVERS[name], problem, UNFINISHED.get(problem.name, 1e-8))
+    assert_reached(SOLVERS[name], PROBLEMS[problem], UNFINISHED.get(problem, 1e-8))
 
 
-@pytest.mark.parametrize("problem", sorted(set(PROBLEMS) - ILL_CONDITIONED))
-@pytest.mark.parametrize("name", FIRST_ORDER)
+@pytest.mark.parametrize(
+    ("name", "problem"), sampled(FIRST_ORDER, sorted(set(PROBLEMS) - ILL_CONDITIONED), every=3)
+)
 def test_first_order_methods_reach_a_minimum(name, problem):
     # Near Wood's saddle the curvatures are 900 and -0.1.
     limit = 10_000 if problem == "Wood" else 2000
@@ -142,7 +143,7 @@ def assert_reached(solver, problem, allowed, limit=2000):
     assert result.fun == pytest.approx(near, rel=allowed, abs=allowed)
 
 
-@pytest.mark.parametrize("max_iterations", [0, 1, 3])
+@pytest.mark.parametrize("max_iterations", marked([0, 1, 3], long=[1]))
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_never_worse_than_the_start(case, max_iterations):
     if "average" in case.options:
@@ -169,6 +170,7 @@ def test_evaluations_are_counted_up_to_the_minimum():
     assert economy.Run(problem, [*values, 1e-9]).evaluations == 6
 
 
+@pytest.mark.long
 def test_economy_beside_scipy():
     """In the geometric mean over what both solve, so that each problem counts alike.
 

@@ -12,6 +12,7 @@ from optim import ADMM, LBFGS, LBFGSB, Box, L1Norm, Outcome, Simplex, SmoothTerm
 from optim.proximal.operators import Proximal
 from tests.optim.lazy_array import LazyNamespace
 from tests.optim.problems import breeze_start, quadratic, rosenbrock
+from tests.samples import sampled
 
 
 class Squares(Proximal):
@@ -203,11 +204,14 @@ PENALTY_2 = problems()["Penalty II n=10"].objective
 ENDS = [(-1.0, 1.0), (0.0, 1.0), (-1e3, 1e3), (-0.5, 0.5), (0.1, 0.4), (0.0, 0.3), (-2.0, 0.1)]
 
 
-@pytest.mark.parametrize("seed", [None, 1])
-@pytest.mark.parametrize("n", [4, 10])
-@pytest.mark.parametrize(("lower", "upper"), ENDS)
-def test_no_cycle_where_fun_is_not_convex(lower, upper, n, seed):
+STARTS = [(4, None), (4, 1), (10, None), (10, 1)]
+"""Coordinates, and the seed of random ones; without one they are all 0.5."""
+
+
+@pytest.mark.parametrize(("ends", "start"), sampled(ENDS, STARTS, every=4))
+def test_no_cycle_where_fun_is_not_convex(ends, start):
     """Penalty II, with a box that holds some coordinates or none: rho must not fall too low."""
+    (lower, upper), (n, seed) = ends, start
     x0 = np.full(n, 0.5)
     if seed is not None:
         x0 = np.random.default_rng(seed).uniform(max(lower, -2.0), min(upper, 2.0), n)

@@ -12,6 +12,7 @@ from scipy.optimize import minimize as scipy_minimize
 from optim import LBFGS, LBFGSB, Box, Outcome, minimize
 from tests.optim.problems import NAMED, breeze_start, quadratic, rosenbrock
 from tests.optim.quasi_newton.test_owlqn import random_quadratic
+from tests.samples import marked, sampled
 
 LARGEST = np.finfo(float).max
 
@@ -115,8 +116,7 @@ def test_optimal_on_random_quadratics(seed, n, open_ends):
     assert result.fun <= expected.fun + 1e-9 * max(abs(expected.fun), 1.0)
 
 
-@pytest.mark.parametrize("condition", [1e1, 1e3, 1e5])
-@pytest.mark.parametrize("n", [5, 20, 100])
+@pytest.mark.parametrize(("n", "condition"), sampled([5, 20, 100], [1e1, 1e3, 1e5], every=3))
 def test_economy_against_scipy(n, condition):
     """Half of the coordinates end at bounds. Evaluations, over four problems."""
     ours = theirs = 0
@@ -175,7 +175,7 @@ def test_evaluations_of_cutest(fun, start, bounds, evaluations):
     assert result.nfev <= 1.2 * evaluations
 
 
-@pytest.mark.parametrize("upper", [0.5, 0.8, 2.0])
+@pytest.mark.parametrize("upper", marked([0.5, 0.8, 2.0], long=[2.0]))
 def test_chained_rosenbrock_with_bounds_on_every_third(upper):
     fun, x0 = NAMED["Chained Rosenbrock n=100"], breeze_start(100)
     bounds = [(-2.0, upper if i % 3 == 0 else None) for i in range(100)]
