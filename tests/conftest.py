@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # Read when Spark starts, here and in its workers, which need what this interpreter has.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# Read when NumPy is imported. Threads of BLAS spin while they wait: solvers of short vectors took
+# three times the processor time, and four processes share two cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # "default" repeats the same examples, so that a red run can be run again; "explore" finds new ones:
 # HYPOTHESIS_PROFILE=explore make test

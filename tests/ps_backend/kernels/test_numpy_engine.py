@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ps_backend.kernels import numpy_engine
 from ps_backend.kernels.numpy_engine import NumpyKernel
@@ -124,8 +124,10 @@ def blas_threads() -> list[int]:
     return [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
 
 
+@threadpool_limits.wrap(limits=2, user_api="blas")
 def test_the_users_setting_of_blas_stays_as_it_was() -> None:
     before = blas_threads()
+    assert set(before) == {2}
     with serial_blas():
         with serial_blas():
             assert set(blas_threads()) == {1}

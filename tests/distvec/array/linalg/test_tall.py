@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 import distvec as dv
 
@@ -18,6 +19,13 @@ POINTS = RNG.standard_normal((5000, 4)) * [1.0, 10.0, 100.0, 1.0]
 VALUES = RNG.standard_normal(5000)
 FLAWED = np.column_stack([POINTS, POINTS[:, 1] - POINTS[:, 2]])
 """Of rank 4."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _threads_of_blas() -> Iterator[None]:
+    """Several, which the tests' environment does not allow: the bits must not depend on them."""
+    with threadpool_limits(2, user_api="blas"):
+        yield
 
 
 @pytest.fixture(scope="module")
