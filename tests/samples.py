@@ -26,7 +26,7 @@ def marked(cases: Iterable[Any], long: Iterable[Any]) -> list[Any]:
     rest = list(long)
     return [
         pytest.param(
-            *(case if isinstance(case, tuple) else (case,)),
+            *(case if type(case) is tuple else (case,)),
             marks=pytest.mark.long if case in rest else (),
         )
         for case in cases

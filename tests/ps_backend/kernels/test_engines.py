@@ -21,6 +21,7 @@ from ps_backend.program.reducers import PUBLIC, REDUCERS
 from ps_backend.program.sweep import Reduction, Step, Sweep, partial_dtypes
 from ps_backend.program.types import DTYPES, ValueType
 from tests.ps_backend.sweeps import gram, two_loop
+from tests.samples import marked
 
 
 def each_step_by_numexpr(sweep: Sweep) -> kernels.Kernel:
@@ -103,7 +104,10 @@ has a text."""
 TOGETHER = 16
 """Ops in a sweep: to compile all of a dtype in one takes half as long again."""
 RUNS = [(engine, dtype) for engine in ENGINES for dtype in DTYPES if engine != "numba"]
-RUNS += [("numba", dtype) for dtype in COMPILED]
+RUNS = marked(
+    [*RUNS, *(("numba", dtype) for dtype in COMPILED)],
+    long=[("numba", dtype) for dtype in ("float32", "int32", "uint64", "uint8")],
+)
 
 
 @pytest.mark.parametrize(("engine", "dtype"), RUNS)

@@ -29,6 +29,7 @@ from tests.ps_backend.sweeps import (
     two_loop,
     vectors,
 )
+from tests.samples import marked
 
 KINDS = pytest.mark.parametrize("kind", [FLOAT, SINGLE], ids=lambda kind: kind.dtype)
 
@@ -118,7 +119,9 @@ def random_sweep(
     return build.sweep([build.step("log1p", build.step("abs", second)), first], reductions)
 
 
-@KINDS
+@pytest.mark.parametrize(
+    "kind", marked([FLOAT, SINGLE], long=[SINGLE]), ids=lambda kind: kind.dtype
+)
 @given(data=st.data(), shape=st.sampled_from(RESTS), length=st.integers(0, 4000))
 def test_random_chains_pairs_and_rests(
     data: st.DataObject, shape: str, length: int, kind: ValueType

@@ -28,6 +28,7 @@ from tests.ps_backend.sweeps import (
     two_loop,
     vectors,
 )
+from tests.samples import marked
 
 
 def split_of(sweep: Sweep) -> Split:
@@ -55,7 +56,10 @@ def mixed_products(count: int) -> Sweep:
     return Sweep((SINGLE, SINGLE, FLOAT, FLOAT), (), steps, (), made)
 
 
-@pytest.mark.parametrize(("more", "dtype"), [(-1, "float64"), (0, "float64"), (1, "float32")])
+@pytest.mark.parametrize(
+    ("more", "dtype"),
+    marked([(-1, "float64"), (0, "float64"), (1, "float32")], long=[(-1, "float64")]),
+)
 def test_products_of_both_dtypes(more: int, dtype: str) -> None:
     """Those of the dtype that has more are taken out; the others are as right in the rest."""
     sweep = mixed_products(LEAST_DOTS + more)

@@ -18,11 +18,11 @@ from ps_backend.kernels.reproducible import has_same_bits
 from ps_backend.program import ops
 from ps_backend.program.sweep import Reduction, Step, Sweep
 from ps_backend.program.types import ValueType
+from tests.samples import marked
 
 NEWER = "X86_V3 X86_V4 AVX512_ICL"
 """Loops of NumPy for processors with AVX2, with AVX-512, and with more of that."""
 PROCESSORS: dict[str, dict[str, str]] = {
-    "as here": {},
     "AVX2": {"NUMBA_CPU_NAME": "x86-64-v3", "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL"},
     "SSE4": {"NUMBA_CPU_NAME": "x86-64-v2", "NPY_DISABLE_CPU_FEATURES": NEWER},
 }
@@ -69,15 +69,16 @@ def on(processor: Mapping[str, str]) -> subprocess.Popen[str]:
     )
 
 
-def test_bits_are_the_same_on_every_processor() -> None:
+@pytest.mark.parametrize("processor", marked(PROCESSORS, long=["AVX2"]))
+def test_bits_are_the_same_on_every_processor(processor: str) -> None:
     if "X86_V3" not in np._core._multiarray_umath.__cpu_dispatch__:
         pytest.skip("this NumPy was not built for x86-64")
-    running = [on(processor) for processor in PROCESSORS.values()]
-    said = [process.communicate() for process in running]
-    assert not any(process.returncode for process in running), said
-    first, *others = (out.split() for out, _ in said)
-    assert all(other == first for other in others), said
-    assert len(set(first[1:])) == 1, "the engines differ"
+    with on(PROCESSORS[processor]) as other:
+        here = described()
+        there, errors = other.communicate()
+    assert other.returncode == 0, errors
+    assert there.strip() == here
+    assert len(set(here.split()[1:])) == 1, "the engines differ"
 
 
 def test_all_engines_but_the_compiling_one_agree_on_everything() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from distvec.testing.strategies import dtypes, vectors
 from ps_backend.kernels.collectives import sorting
 from ps_backend.kernels.collectives.sorting import SortedRun
+from tests.samples import marked
 
 
 @pytest.fixture(params=["NumPy", "compiled"])
@@ -87,7 +88,7 @@ RUNS = st.lists(st.lists(st.integers(0, 9), max_size=25), max_size=7)
 
 
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("dtype", ["u1", "u4"])
+@pytest.mark.parametrize("dtype", marked(["u1", "u4"], long=["u1"]))
 def test_runs_are_sorted_and_merged_and_equal_keys_stay_in_order(dtype):
     @settings(max_examples=60)
     @given(RUNS)
