@@ -29,7 +29,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # HYPOTHESIS_PROFILE=explore make test
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 _SHARED = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("default", _SHARED, derandomize=True, max_examples=50)
+settings.register_profile("default", _SHARED, derandomize=True, max_examples=25)
 settings.register_profile("explore", _SHARED, max_examples=1000)
 settings.load_profile(PROFILE)
 if PROFILE == "default":

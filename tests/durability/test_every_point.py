@@ -14,6 +14,7 @@ from distvec.session import Session
 from ps_backend.errors import BufferLost, ServerLost
 from tests.durability.cluster import NONE, Cluster, Driver, DriverKilled
 from tests.durability.disk import Disk
+from tests.samples import sampled
 
 N = 3000
 OLD, NEW = np.arange(float(N)), np.arange(float(N)) * 3.0
@@ -57,10 +58,17 @@ def found(disk):
 
 
 @pytest.mark.filterwarnings("ignore::ps_backend.errors.NotDurable")  # of a torn manifest
-@pytest.mark.parametrize("what", ["driver", "server", "lost", "repeated"])
-@pytest.mark.parametrize("crash", [False, True])
-@pytest.mark.parametrize("before", [1, 3])  # with three the next one is written over the first
-def test_while_a_checkpoint_is_written(what, crash, before):
+@pytest.mark.parametrize(
+    ("what", "disk"),
+    sampled(
+        ["driver", "server", "lost", "repeated"],
+        # With three before it, the next one is written over the first.
+        [(1, False), (1, True), (3, False), (3, True)],
+        every=2,
+    ),
+)
+def test_while_a_checkpoint_is_written(what, disk):
+    before, crash = disk
     for number in itertools.count():
         disk = Disk()
         cluster = Points(disk)

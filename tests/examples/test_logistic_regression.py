@@ -10,6 +10,7 @@ import pytest
 
 from distvec.spark import PSContext
 from examples import logistic_regression
+from tests.samples import marked
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -39,14 +40,14 @@ def test_a_libsvm_file(one_spark, tmp_path, capsys):
     assert shown.err.count("\r") <= 9, "a log file gets a few lines for each solver, not hundreds"
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "told"),
-    [
-        (None, [], "no such file"),
-        ("1 1:1\n0 1:2\n", ["--positive-label", "7"], "no row has --positive-label 7"),
-        ("1 1:1\n0 1:nan\n", [], "line 2: '1:nan' is not"),
-    ],
-)
+USELESS = [
+    ("1 1:1\n0 1:nan\n", [], "line 2: '1:nan' is not"),
+    (None, [], "no such file"),
+    ("1 1:1\n0 1:2\n", ["--positive-label", "7"], "no row has --positive-label 7"),
+]
+
+
+@pytest.mark.parametrize(("text", "options", "told"), marked(USELESS, long=USELESS[1:]))
 def test_a_file_that_is_of_no_use_ends_the_program_before_spark(tmp_path, text, options, told):
     data = tmp_path / "rows.svm"
     if text is not None:

@@ -31,18 +31,17 @@ pytestmark = pytest.mark.spark
 SUBMIT = Path(sys.executable).with_name("spark-submit")
 
 
-def readme_example():
-    """The README's quickstart on Spark, to the letter."""
-    section = Path(ROOT, "README.md").read_text().split("\n## Quickstart on Spark")[1]
-    return re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
-
-
 OBJECTIVE = """
+from pyspark.sql import SparkSession
+
 from distvec.losses import Logistic
 from distvec.spark import Objective, PSContext
 from optim import SquaredL2Norm
 
-ps = PSContext.active()
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+rows = [(float(k % 2), [k % 3.0, k % 5.0, 1.0]) for k in range(30)]
+train = spark.createDataFrame(rows, ["label", "features"])
+ps = PSContext.get_or_create(spark, servers=2)
 objective = Objective(train, loss=Logistic(), penalty=SquaredL2Norm(1e-3), intercept=True)
 model = objective.fit()
 ps.stop()
@@ -55,7 +54,7 @@ import json, sys
 from distvec.spark import LogisticLoss, margins
 
 spark = SparkSession.builder.master("local[2]").getOrCreate()
-train = spark.createDataFrame(rows, ["label", "spent", "features"])
+train = spark.createDataFrame(rows, ["label", "features"])
 
 def refusal(action):
     try:
@@ -77,9 +76,9 @@ sys.exit(3)
 """
 
 
-def test_the_readme_under_spark_submit_then_a_script_that_stops_nothing(tmp_path):
+def test_a_script_under_spark_submit_that_stops_nothing(tmp_path):
     path = tmp_path / "example.py"
-    path.write_text(readme_example() + OBJECTIVE + FORGETS)
+    path.write_text(OBJECTIVE + FORGETS)
     environment = os.environ | {
         "PATH": f"{SUBMIT.parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
@@ -95,9 +94,7 @@ def test_the_readme_under_spark_submit_then_a_script_that_stops_nothing(tmp_path
     assert ended.returncode == 3, ended.stderr
     assert "Traceback" not in ended.stderr
     assert "Warning" not in ended.stderr
-    lines = ended.stdout.splitlines()
-    assert lines[:2] == ["[ 1.97 -0.99  0.39] 0.05", "AUC 0.871"]
-    none, refused, (value, pids) = (json.loads(line) for line in lines[-3:])
+    none, refused, (value, pids) = map(json.loads, ended.stdout.splitlines())
     assert none.startswith("RuntimeError: no PSContext is running; start one first: ")
     for text, kind in zip(refused, ("RuntimeError", "RuntimeError", "PSError"), strict=True):
         assert text.startswith(f"{kind}: ")

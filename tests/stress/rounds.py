@@ -20,7 +20,7 @@ from tests.stress.row import Row
 
 
 def run(scale: float) -> list[Row]:
-    """One row; ``scale`` is of the seeds beyond those that ``make test`` runs, 30 at 1."""
+    """One row; ``scale`` is of the seeds beyond those that ``make long`` runs, 42 at 1."""
     others = [seed for seed in SEEDS if seed not in SOME]
     seeds = [*SOME, *others[: math.ceil(scale * len(others))]]
     with tempfile.TemporaryDirectory() as folder, standalone(Path(folder)) as url:

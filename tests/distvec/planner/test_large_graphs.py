@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
+from tests.samples import marked
 
 LARGE = 50_000
 
@@ -83,7 +84,7 @@ def last_element(array: Any) -> float:
     return float(np.ravel(array.numpy())[-1])
 
 
-@pytest.mark.parametrize("build", [chain, fan, shared, scalars])
+@pytest.mark.parametrize("build", marked([chain, fan, shared, scalars], long=[fan, scalars]))
 def test_fifty_thousand_operations(unbounded: dv.Session, build: Build) -> None:
     arrays, expected = build(unbounded.array(np.ones(3)), LARGE)
     assert unbounded.counters.programs == 0

@@ -36,7 +36,7 @@ def bits(reads: dict[str, object]) -> dict[str, object]:
     }
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(program=programs(), servers=server_counts(), depth=st.sampled_from((1, 2, 5, 512)))
 def test_random_programs_agree_with_numpy(program: Program, servers: int, depth: int) -> None:
     """``depth``: also where almost every operation is sent off by itself."""
@@ -89,7 +89,7 @@ def test_no_buffer_outlives_its_names(program: Program) -> None:
 
 
 @given(program=programs(min_length=1), servers=server_counts(), limit=st.sampled_from((0.0, 1e4)))
-@settings(max_examples=300)
+@settings(max_examples=120)
 def test_memory_taken_over_from_dying_vectors_changes_nothing(
     program: Program, servers: int, limit: float
 ) -> None:

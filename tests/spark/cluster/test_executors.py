@@ -150,8 +150,6 @@ say(ps.is_stopped)
 """
 
 ENDING = """
-builder = builder.master("local-cluster[1,2,1024]").config("spark.cores.max", 2)
-spark = builder.getOrCreate()
 say(refusal(lambda: PSContext.get_or_create(spark, servers=2)))
 ps = PSContext.get_or_create(spark, servers=1, memory="256m")
 say([ps.server_pids, dot(ps)])
@@ -166,9 +164,10 @@ def sampled_here(spark, ps):
         return names["sampled"](loss)
 
 
-def script(body):
-    """A driver on a cluster of two executors, with two cores each."""
-    same = SAME.replace("MASTER", repr("local-cluster[2,2,1024]")).replace("CORES", "4")
+def script(body, executors=2):
+    """A driver on a cluster of so many executors, with two cores each."""
+    same = SAME.replace("MASTER", repr(f"local-cluster[{executors},2,1024]"))
+    same = same.replace("CORES", str(2 * executors))
     return same.replace("QUICK_START", repr(QUICK_START)) + body
 
 
@@ -191,7 +190,7 @@ def executor_of(pid):
 
 
 def test_servers_live_on_executors_and_end_with_the_driver(spark, ps, spark_home, driver):
-    process = driver(script(LIFE.replace("ROWS", ROWS) + ENDING))
+    process = driver(script(LIFE.replace("ROWS", ROWS)))
     before, after, lives = said(process)
     # More than one life where Spark gave a replacement to the executor that was dying.
     assert lives[0] == 0 < lives[1], "a server that was lost while all began was not waited for"
@@ -238,7 +237,12 @@ def test_servers_live_on_executors_and_end_with_the_driver(spark, ps, spark_home
     assert has_ended(pid)  # the driver stopped Spark, and goes on
     go_on(process)
     assert said(process) is True
+    assert process.wait(PATIENCE) == 0
 
+
+@pytest.mark.long
+def test_one_executor_with_servers_that_nothing_stops(spark_home, driver):
+    process = driver(script(ENDING, executors=1))
     assert "leave none for other jobs: the application has 2. Start fewer" in said(process)
     (pid,), right = said(process)
     assert right

@@ -11,6 +11,7 @@ from distvec.spark import run
 from distvec.spark.jobs.application import free_slots
 from distvec.spark.loops.worker_progress import LineWriter, WorkerProgress, WorkerReport, screen
 from examples import bounded_staleness
+from tests.samples import marked
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -60,7 +61,7 @@ def free(spark):
     wait_for(lambda: free_slots(spark.sparkContext) == 2)
 
 
-@pytest.mark.parametrize("staleness", [0, 1, 4, None])
+@pytest.mark.parametrize("staleness", marked([0, 1, 4, None], long=[1, 4]))
 def test_a_convex_problem_converges_under_any_bound(ps, rdd, system, staleness):
     a, b, best = system
     w = ps.zeros(SIZE)

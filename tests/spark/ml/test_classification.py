@@ -23,6 +23,7 @@ from distvec.spark.ml.classification import (
     LogisticRegressionModel,
 )
 from distvec.spark.objectives.objective import Objective
+from tests.samples import marked, sampled
 
 DATA = Path(pyspark.__file__).parent / "data" / "mllib"
 TIGHT = {"tol": 1e-12, "maxIter": 1000, "regParam": 0.01}
@@ -129,7 +130,9 @@ def in_arrays(frame):
     return frame.withColumn("x", vector_to_array("features"))
 
 
-@pytest.mark.parametrize(("name", "params", "coefficients", "intercepts", "value"), OPTIMA)
+@pytest.mark.parametrize(
+    ("name", "params", "coefficients", "intercepts", "value"), marked(OPTIMA, long=OPTIMA[3:7])
+)
 def test_optima_are_those_of_mllib(ps, frames, name, params, coefficients, intercepts, value):
     model = LogisticRegression(**TIGHT, **params).fit(frames[name])
     assert np.allclose(model.coefficientMatrix.toArray(), coefficients, atol=3e-6)
@@ -159,8 +162,9 @@ def test_bounds(ps, frames):
         estimator.copy({estimator.elasticNetParam: 0.5}).fit(frame)
 
 
-@pytest.mark.parametrize("name", ["two", "three"])
-@pytest.mark.parametrize("thresholds", [None, [0.4, 0.1, 0.5]])
+@pytest.mark.parametrize(
+    ("name", "thresholds"), sampled(["two", "three"], [None, [0.4, 0.1, 0.5]], every=2)
+)
 def test_frames_and_metrics_are_those_of_mllib(ps, frames, models, name, thresholds):
     model, frame = models[name].copy(), frames[name].withColumn("c", F.rand(1))
     model.setParams(weightCol="c", thresholds=thresholds and thresholds[: model.numClasses])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from distvec.command_line import main
+from tests.samples import marked
 
 pytestmark = pytest.mark.spark
 
@@ -17,7 +18,10 @@ X = RANDOM.normal(size=(60, 3))
 MARGINS = X @ [1.0, -0.5, 0.2] + 0.1 * RANDOM.normal(size=60)
 
 
-@pytest.mark.parametrize(("loss", "l2"), [("huber", 0.1), ("quantile", 0.01), ("gamma", 0.1)])
+@pytest.mark.parametrize(
+    ("loss", "l2"),
+    marked([("huber", 0.1), ("quantile", 0.01), ("gamma", 0.1)], long=[("quantile", 0.01)]),
+)
 def test_losses_train_on_spark(
     ps: object, loss: str, l2: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

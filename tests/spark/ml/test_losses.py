@@ -128,7 +128,7 @@ def test_counts_with_an_offset(ps, spark):
 
 
 def test_models_stay_on_the_servers(ps, spark, tmp_path, monkeypatch):
-    size = 1_000_000
+    size = 200_000
     rng = np.random.default_rng(0)
     used = np.sort(rng.choice(size, 40, replace=False))
     data = []

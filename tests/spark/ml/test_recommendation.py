@@ -17,6 +17,9 @@ TABLE = np.where(RNG.random((USERS, ITEMS)) < 0.5, RNG.integers(0, 6, (USERS, IT
 TABLE[:, 0] = 3.0
 TABLE[0] = 2.0
 
+BLOCKS = {"numUserBlocks": 2, "numItemBlocks": 2}
+"""By default there are ten of each, and so many tasks for these few rows."""
+
 
 @pytest.fixture(scope="module")
 def frame(spark):
@@ -29,7 +32,7 @@ def frame(spark):
 
 @pytest.fixture(scope="module")
 def model(frame):
-    return ALS(rank=3, maxIter=3, regParam=0.1, seed=4).fit(frame)
+    return ALS(rank=3, maxIter=3, regParam=0.1, seed=4, **BLOCKS).fit(frame)
 
 
 def factors_of(model):
@@ -63,7 +66,7 @@ def test_factors_are_those_of_the_formula(ps, frame, implicit):
     for _ in range(2):
         y = half(TABLE.T, x, implicit=implicit)
         x = half(TABLE, y, implicit=implicit)
-    als = ALS(rank=3, maxIter=2, regParam=0.1, seed=4, implicitPrefs=implicit)
+    als = ALS(rank=3, maxIter=2, regParam=0.1, seed=4, implicitPrefs=implicit, **BLOCKS)
     users, items = factors_of(als.fit(frame))
     assert np.allclose(users, x, rtol=1e-5, atol=1e-6)
     assert np.allclose(items, y, rtol=1e-5, atol=1e-6)
@@ -78,7 +81,7 @@ def test_factors_do_not_depend_on_partitions(frame, model):
 
 
 def test_the_objective_falls_and_nonnegative_factors_are_such(frame, model):
-    history = ALS(rank=3, maxIter=6, nonnegative=True, seed=4).fit(frame)
+    history = ALS(rank=3, maxIter=6, nonnegative=True, seed=4, **BLOCKS).fit(frame)
     assert (np.diff(history.objectiveHistory) <= 1e-9).all()
     assert all((one >= 0.0).all() for one in factors_of(history))
     assert history.objectiveHistory[2] >= model.objectiveHistory[2]
@@ -96,7 +99,7 @@ def test_lost_servers_cost_time_alone(ps, frame, model, kill, monkeypatch):
 
     monkeypatch.setattr(tasks, "_solve_side", solve_and_kill)
     with pytest.warns(RuntimeWarning, match="the factorization starts again"):
-        again = ALS(rank=3, maxIter=3, regParam=0.1, seed=4).fit(frame)
+        again = ALS(rank=3, maxIter=3, regParam=0.1, seed=4, **BLOCKS).fit(frame)
     assert len(calls) > 6
     for one, two in zip(factors_of(model), factors_of(again), strict=True):
         assert (one == two).all()
@@ -194,5 +197,5 @@ def test_bad_columns_and_params_raise_an_error(ps, spark):
 
 def test_one_rating_without_a_rating_column(ps, spark):
     one = spark.createDataFrame([(3, 4)], ["user", "item"])
-    model = ALS(ratingCol="", rank=2, regParam=0.0, maxIter=2).fit(one)
+    model = ALS(ratingCol="", rank=2, regParam=0.0, maxIter=2, **BLOCKS).fit(one)
     assert model.transform(one).first().prediction == pytest.approx(1.0)

@@ -8,7 +8,7 @@ import pytest
 from distvec.spark import PSContext
 from tests.spark.ml.same_fits import ESTIMATORS, LOOSE, fit, rows
 
-SOME = ("machine", "clusters", "keys", "poisson")
+SOME = ("machine", "keys")
 
 
 def fits(spark, names, partitions, servers):

@@ -15,6 +15,7 @@ from distvec.spark import LogisticLoss, PSContext
 from distvec.spark.data.build import Descriptor
 from optim import L1Norm
 from ps_backend.errors import PSError
+from tests.samples import sampled
 
 pytestmark = pytest.mark.spark
 
@@ -26,10 +27,13 @@ def loss(spark, problem):
         yield loss
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("weight", [None, "weight"])
-@pytest.mark.parametrize("l2", [0.0, 0.3])
-def test_value_and_gradient(ps, problem, l2, weight, intercept):
+COLUMNS = [(None, False), (None, True), ("weight", False), ("weight", True)]
+"""The column of weights, and whether there is an intercept."""
+
+
+@pytest.mark.parametrize(("l2", "columns"), sampled([0.0, 0.3], COLUMNS, every=2))
+def test_value_and_gradient(ps, problem, l2, columns):
+    weight, intercept = columns
     with LogisticLoss(problem.frame, weight=weight, l2=l2, intercept=intercept, ps=ps) as loss:
         assert loss.dimension == 3000 + intercept
         assert loss.rows == 60

@@ -11,6 +11,7 @@ from distvec.losses.classification import Logistic
 from distvec.spark import Objective, PSContext
 from optim import LBFGS, SAG, SGD, SVRG, AdaGrad, Adam, SquaredL2Norm
 from optim.stochastic.schedules import InverseTime
+from tests.samples import marked
 from tests.spark.conftest import random_problem
 
 pytestmark = pytest.mark.spark
@@ -80,7 +81,7 @@ def optimum(objective):
     return found.fun
 
 
-@pytest.mark.parametrize("name", REACHES)
+@pytest.mark.parametrize("name", marked(REACHES, long=list(REACHES)[2:]))
 def test_solvers_come_within_a_thousandth_of_the_optimum(objective, optimum, name):
     batches = objective.minibatches(BATCH, seed=1)
     solver = replace(REACHES[name], max_iterations=PASSES * batches.batches_per_epoch)

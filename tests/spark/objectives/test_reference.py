@@ -13,6 +13,7 @@ from pyspark.ml.linalg import Vectors
 from distvec.spark import LogisticLoss, PSContext
 from optim import LBFGS, OWLQN
 from tests.optim.reference_data import load, optimum
+from tests.samples import marked
 from tests.spark.objectives.reference_optima import Optima
 
 pytestmark = pytest.mark.spark
@@ -52,7 +53,9 @@ def gap(found, expected):
     return (found - expected["optimum_value"]) / expected["optimum_value"]
 
 
-@pytest.mark.parametrize(("name", "lam"), [("heart_scale", 0.01), ("a9a", 0.01)])
+@pytest.mark.parametrize(
+    ("name", "lam"), marked([("heart_scale", 0.01), ("a9a", 0.01)], long=[("a9a", 0.01)])
+)
 def test_lbfgs(losses, name, lam):
     expected = optimum(name, "logistic_l2", lam)
     loss = losses(name).with_l2(lam)
@@ -61,7 +64,9 @@ def test_lbfgs(losses, name, lam):
     assert abs(gap(result.fun, expected)) <= _MAX_GAP_L2
 
 
-@pytest.mark.parametrize(("name", "lam"), [("heart_scale", 1e-3), ("rcv1_vw", 1e-3)])
+@pytest.mark.parametrize(
+    ("name", "lam"), marked([("heart_scale", 1e-3), ("rcv1_vw", 1e-3)], long=[("rcv1_vw", 1e-3)])
+)
 def test_owlqn(losses, name, lam):
     expected = optimum(name, "logistic_l1", lam)
     loss = losses(name)
@@ -83,11 +88,14 @@ def optima(spark):
 
 @pytest.mark.parametrize(
     ("name", "kind", "lam"),
-    [
-        ("heart_scale", "squared_hinge_l2", 1e-2),
-        ("dna", "softmax_l2", 1e-2),
-        ("abalone", "ridge", 1e-2),
-    ],
+    marked(
+        [
+            ("heart_scale", "squared_hinge_l2", 1e-2),
+            ("dna", "softmax_l2", 1e-2),
+            ("abalone", "ridge", 1e-2),
+        ],
+        long=[("abalone", "ridge", 1e-2)],
+    ),
 )
 def test_other_losses_and_the_same_bits_by_jobs(optima, name, kind, lam):
     found, wrong = optima.solve(name, kind, lam)

@@ -331,17 +331,23 @@ say("stopped")
 
 
 def test_killed_tasks_lost_slots_ctrl_c_and_a_spark_that_stops(driver):
-    body = START + KILLED + SLOT_LOST + STAGED + KILLED_OFTEN + INTERRUPTED + STOPPED
+    body = START + KILLED + SLOT_LOST + INTERRUPTED + STOPPED
     process = driver(script(body, "local[2,4]"))
     assert said(process) == [True, True]
     assert said(process) == [2, 2], "each died once; one had told all servers, one only one"
     assert said(process) == [True, 1], "the other job has one slot, and the tasks are one"
-    assert said(process) == [[True, True], 2], "gradients of several arrays, in a round"
-    assert said(process) == [[True, True], 4], "in the first phase of a loss that has some"
-    assert said(process) == [True, 5], "the job was started again"
     assert said(process) == "begun"
     os.killpg(process.pid, signal.SIGINT)
     assert said(process) is True
     assert said(process) == 2
     assert said(process) == "stopped"
+    assert process.wait(PATIENCE) == 0, process.stderr.read()
+
+
+@pytest.mark.long
+def test_tasks_killed_after_they_staged_and_tasks_killed_often(driver):
+    process = driver(script(START + STAGED + KILLED_OFTEN, "local[2,4]"))
+    assert said(process) == [[True, True], 2], "gradients of several arrays, in a round"
+    assert said(process) == [[True, True], 4], "in the first phase of a loss that has some"
+    assert said(process) == [True, 5], "the job was started again"
     assert process.wait(PATIENCE) == 0, process.stderr.read()

@@ -14,6 +14,7 @@ from distvec.losses.classification import Logistic
 from distvec.losses.regression import Squared
 from distvec.spark import Objective
 from optim import ElasticNet
+from tests.samples import marked
 
 pytestmark = pytest.mark.spark
 
@@ -85,7 +86,7 @@ def fitted(estimator, frame, **words):
 MLLIB = [(True, True), (True, False), (False, True)]
 
 
-@pytest.mark.parametrize(("standardization", "intercept"), MLLIB)
+@pytest.mark.parametrize(("standardization", "intercept"), marked(MLLIB, long=MLLIB[:1]))
 def test_optima_of_classes_are_those_of_mllib(rows, frame, standardization, intercept):
     """Without intercept and standardization MLlib leaves out columns of one value; we do not."""
     words = {"standardization": standardization, "fitIntercept": intercept}

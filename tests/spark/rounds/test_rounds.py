@@ -179,6 +179,7 @@ def test_the_last_attempt_of_a_repeated_partition_counts():
     assert winning_reports([]) == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)  # some 30 s, but much longer where others use the machine
 def test_schedules_of_faults_give_the_bits_of_a_run_without(driver, tmp_path):
     """Eight of those that ``make stress`` runs."""
