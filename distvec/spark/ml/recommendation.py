@@ -69,8 +69,9 @@ class ALS(SharingEstimator, _ModelParams, _ALSParams, Estimator[Any]):
     job without a shuffle, in which a task pulls the factors that its ratings name. If a server is
     lost, the fit starts again.
 
-    ``numUserBlocks`` and ``numItemBlocks`` are the numbers of partitions. ``checkpointInterval``
-    and the storage levels have no effect. ``verbose`` shows a progress bar with the objective.
+    ``numUserBlocks`` and ``numItemBlocks`` are the numbers of partitions, of which there is at most
+    one for each id. ``checkpointInterval`` and the storage levels have no effect. ``verbose`` shows
+    a progress bar with the objective.
 
     References
     ----------

@@ -114,7 +114,8 @@ def _side(
     context = numbers.sparkSession.sparkContext
     known = context.broadcast(ids)
     columns = [F.col(name) for name in (*names, "rating")]
-    ordered = numbers.select(*columns).repartition(partitions, names[0])
+    # More partitions than ids would be empty, and each a task of each job.
+    ordered = numbers.select(*columns).repartition(min(partitions, len(ids[0])), names[0])
     rows = ordered.mapInArrow(partial(_rows_of, known), f"label double, features {ENTRIES}")
     return Side(ids[0], Dataset(rows, Columns(), Numbers()))
 

@@ -197,5 +197,8 @@ def test_bad_columns_and_params_raise_an_error(ps, spark):
 
 def test_one_rating_without_a_rating_column(ps, spark):
     one = spark.createDataFrame([(3, 4)], ["user", "item"])
-    model = ALS(ratingCol="", rank=2, regParam=0.0, maxIter=2, **BLOCKS).fit(one)
+    model = ALS(ratingCol="", rank=2, regParam=0.0, maxIter=2).fit(one)
     assert model.transform(one).first().prediction == pytest.approx(1.0)
+    blocks = tasks.Ratings(one.selectExpr("user", "item", "1.0 rating"), (10, 10))
+    assert blocks.users.rows.tasks == blocks.items.rows.tasks == 1, "no task is without ratings"
+    blocks.close()
