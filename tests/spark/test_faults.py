@@ -162,6 +162,7 @@ def test_retries_count_once_and_neither_ctrl_c_nor_death_leaves_servers(driver):
     assert all(has_ended(pid) for pid in pids)
 
 
+@pytest.mark.long
 def test_servers_end_with_the_spark_context_or_the_script(driver):
     process = driver(script(STOPPED_AND_STARTED))
     pids = said(process)

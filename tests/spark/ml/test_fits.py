@@ -193,6 +193,7 @@ def steady(**params):
     return LogisticRegression(regParam=0.01, tol=1e-12, **params)
 
 
+@pytest.mark.long
 def test_a_fit_continues_after_its_driver_was_killed(ps, rows, driver, tmp_path, monkeypatch):
     place = tmp_path / "checkpoints"
     script = STOPPED.replace("QUICK_START", repr(QUICK_START)).replace("PLACE", repr(str(place)))
