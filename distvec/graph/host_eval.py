@@ -194,7 +194,7 @@ def quietly(function: Callable[..., Any], *values: Any) -> Any:
 
 def value_of(op: str, params: Params, type: NodeType, values: Sequence[Any]) -> Any:
     """The value of such a node, of the dtype and shape of ``type``."""
-    return quietly(compute, op, params, type, values)
+    return _QUIET.copy().run(compute, op, params, type, values)
 
 
 def compute(op: str, params: Params, type: NodeType, values: Sequence[Any]) -> Any:
