@@ -26,6 +26,7 @@ CLASSES = (
     ("regression", "AFTSurvivalRegression"),
     ("regression", "FMRegressor"),
     ("clustering", "KMeans"),
+    ("recommendation", "ALS"),
     ("tuning", "CrossValidator"),
     ("tuning", "TrainValidationSplit"),
 )
