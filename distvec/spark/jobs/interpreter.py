@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -76,21 +77,24 @@ def use_driver_python(data: DataFrame | RDD[Any]) -> None:
 _OF_SQL = "SPARK_SIMPLIFIED_TRACEBACK"
 """Spark's SQL sets this in the environment of its Python workers, unless told otherwise."""
 
+_CHANGES_ENVIRONMENT = threading.Lock()
+"""All threads of the driver have the same environment of workers."""
+
 
 def use_workers_of_sql(rdd: RDD[Any]) -> None:
     """Let the functions of ``rdd`` run in the Python workers that SQL has already.
 
     A worker runs functions of one environment, and another one takes a second to load distvec.
     """
-    environment = rdd.context.environment
-    before = environment.get(_OF_SQL)
-    environment[_OF_SQL] = "1"
-    try:
-        _ = rdd._jrdd  # the functions go to Java, with the environment
-    finally:
-        del environment[_OF_SQL]
-        if before is not None:
-            environment[_OF_SQL] = before
+    context = rdd.context
+    with _CHANGES_ENVIRONMENT:
+        before = context.environment
+        # Not changed in place: jobs of other threads may just read it.
+        context.environment = {**before, _OF_SQL: "1"}
+        try:
+            _ = rdd._jrdd  # the functions go to Java, with the environment
+        finally:
+            context.environment = before
 
 
 def _may_choose_python(context: SparkContext) -> bool:

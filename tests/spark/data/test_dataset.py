@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +23,7 @@ from distvec.spark.data.build import Descriptor
 from distvec.spark.data.columns import Columns, feature_names, join_partitions, select_columns
 from distvec.spark.data.dataset import Dataset, needs_moving
 from distvec.spark.jobs.application import is_local
+from distvec.spark.jobs.interpreter import use_workers_of_sql
 
 pytestmark = pytest.mark.spark
 
@@ -155,6 +160,25 @@ def test_tasks_over_blocks_run_in_the_workers_that_read_them(spark):
     assert set(data.run(lambda rows: [os.getppid() for _ in rows])) == daemons
     assert "SPARK_SIMPLIFIED_TRACEBACK" not in spark.sparkContext.environment
     data.close()
+
+
+def test_threads_change_the_environment_of_workers_one_after_another():
+    meeting = threading.Barrier(2)
+
+    class Functions:
+        context = SimpleNamespace(environment={"USER": "1"})
+
+        @property
+        def _jrdd(self):
+            with suppress(threading.BrokenBarrierError):
+                meeting.wait(0.2)
+            return dict(self.context.environment)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(use_workers_of_sql, Functions()) for _ in range(2)]:
+            done.result()
+    assert meeting.broken
+    assert Functions.context.environment == {"USER": "1"}
 
 
 def test_groups_share_out_the_partitions_also_where_they_are_lost(spark):
