@@ -19,6 +19,7 @@ from distvec import DistArray
 from distvec.losses.ratings import Factorization
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import number_column
+from distvec.spark.data.dataset import FrameStandIn
 from distvec.spark.ml.files import Saved
 from distvec.spark.ml.fits import SharingEstimator
 from distvec.spark.ml.models import LOCAL_PARAMETERS
@@ -122,7 +123,12 @@ class ALS(SharingEstimator, _ModelParams, _ALSParams, Estimator[Any]):
         names = self.getUserCol(), self.getItemCol(), self.getRatingCol()
         return *names, self.getNumUserBlocks(), self.getNumItemBlocks()
 
-    def _objective(self, dataset: DataFrame) -> Ratings:
+    def _objective(self, dataset: DataFrame | FrameStandIn) -> Ratings:
+        if isinstance(dataset, FrameStandIn):
+            raise NotImplementedError(
+                "ALS shuffles the ratings, which a fit through Spark Connect cannot; use a classic "
+                "SparkSession, or pyspark.ml.recommendation.ALS"
+            )
         name = self.getRatingCol()
         rating = number_column(dataset, name, "ratingCol") if name else F.lit(1.0)
         ids = _ids(self, dataset)
@@ -173,9 +179,9 @@ class ALSModel(SettableParams, _ModelParams, Saved, SparkModel):
 
     Parameters
     ----------
-    users : FactorTable
+    users : FactorTable, optional
         Ids and factors of the users.
-    items : FactorTable
+    items : FactorTable, optional
         Ids and factors of the items.
 
     Notes
@@ -194,10 +200,27 @@ class ALSModel(SettableParams, _ModelParams, Saved, SparkModel):
 
     _own_params: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, users: FactorTable, items: FactorTable) -> None:
+    def __init__(self, users: FactorTable | None = None, items: FactorTable | None = None) -> None:
         super().__init__()
-        self._users, self._items = users, items
+        self._tables = users, items
         self._history: list[float] = []
+
+    @property
+    def _users(self) -> FactorTable:
+        return self._known(0)
+
+    @property
+    def _items(self) -> FactorTable:
+        return self._known(1)
+
+    def _known(self, side: int) -> FactorTable:
+        found = self._tables[side]
+        if found is None:
+            raise ValueError(
+                "this ALSModel has no factors; make one by fit() of the estimator, load() or "
+                "from_mllib()"
+            )
+        return found
 
     @property
     def rank(self) -> int:

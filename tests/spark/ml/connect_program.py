@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from distvec.losses import Logistic
 from distvec.spark.ml.classification import LogisticRegression, LogisticRegressionModel
+from distvec.spark.ml.recommendation import ALS
 from distvec.spark.objectives.model import Model
 from tests.pages import pages
 from tests.quick_start import QUICK_START
@@ -76,6 +77,8 @@ def check_fits(frame: object, path: str) -> None:
         model.to_mllib()
     with pytest.raises(ValueError, match=re.escape("the label is 0.5")):
         estimator.fit(frame.withColumn("label", F.lit(0.5)))
+    with pytest.raises(NotImplementedError, match=re.escape("pyspark.ml.recommendation.ALS")):
+        ALS().fit(frame)
     frame.sparkSession.conf.set("spark.distvec.tasks", "3")
     with pytest.raises(ValueError, match=re.escape("but the application has 2 slots")):
         estimator.fit(frame)

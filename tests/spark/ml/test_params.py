@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
-from pyspark.ml import Estimator
+from pyspark.ml import Estimator, Model
 from pyspark.ml.wrapper import JavaWrapper
 
 from tests.mllib.sources import MODULES, ours
@@ -22,6 +22,7 @@ CLASSES = {
     if ours(module, name)
 }
 ESTIMATORS = [name for name, pair in CLASSES.items() if issubclass(pair[0], Estimator)]
+MODELS = [name for name, pair in CLASSES.items() if issubclass(pair[0], Model)]
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -46,3 +47,11 @@ def test_params_and_defaults_are_those_of_pyspark(name, monkeypatch):
     monkeypatch.setattr(JavaWrapper, "_new_java_obj", staticmethod(lambda *_: None))
     theirs, own = (kind() for kind in CLASSES[name])
     assert _params(theirs).items() <= _params(own).items()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_can_be_made_empty(name):
+    """As pyspark's, whose users call ``ALSModel().load(path)``."""
+    made = CLASSES[name][1]()
+    with pytest.raises(ValueError, match=f"this {name} has no .*load"):
+        _ = made.rank if name == "ALSModel" else made.fitted
