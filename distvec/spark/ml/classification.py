@@ -349,13 +349,13 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
     @property
     def coefficients(self) -> Vector:
         """The coefficients of two classes, sparse if that is smaller."""
-        self._check_binomial("coefficients", "coefficientMatrix")
+        self._check_binomial("matrix of coefficients", "coefficientMatrix")
         return super().coefficients
 
     @property
     def intercept(self) -> float:
         """The intercept of two classes."""
-        self._check_binomial("intercept", "interceptVector")
+        self._check_binomial("vector of intercepts", "interceptVector")
         return super().intercept
 
     @property
@@ -378,12 +378,9 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
     def _is_multinomial(self) -> bool:
         return bool(self.fitted.arrays[0].ndim == 2)
 
-    def _check_binomial(self, name: str, other: str) -> None:
+    def _check_binomial(self, kind: str, other: str) -> None:
         if self._is_multinomial:
-            raise ValueError(
-                f"Multinomial models contain a matrix of coefficients, so {name} does not exist; "
-                f"use {other} instead."
-            )
+            raise ValueError(f"Multinomial models contain a {kind}, use {other} instead.")
 
     def __repr__(self) -> str:
         return (

@@ -206,7 +206,7 @@ def test_params(models):
     with pytest.raises(ValueError, match="inconsistent values for threshold"):
         LogisticRegression(threshold=0.3, thresholds=[0.5, 0.5])
     assert LogisticRegression(thresholds=[0.25, 0.75]).getThreshold() == 0.75
-    with pytest.raises(ValueError, match="use coefficientMatrix instead"):
+    with pytest.raises(ValueError, match="a matrix of coefficients, use coefficientMatrix instead"):
         _ = models["three"].coefficients
     assert str(models["three"]).endswith("numClasses=3, numFeatures=4")
     with pytest.raises(ValueError, match="numClasses=2, but thresholds has length 3"):
