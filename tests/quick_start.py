@@ -10,7 +10,13 @@ from pathlib import Path
 CLASSES = Path(sys.prefix, "spark-classes.jsa")
 """What ``tests.spark.class_archive`` made, if it did: with it Spark starts in half the time."""
 
-_JAVA_OPTIONS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+_JAVA_OPTIONS = [
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    # With that level Java keeps 48 MB for compiled code. Some hundred jobs fill it, and then Java
+    # only interprets.
+    "-XX:ReservedCodeCacheSize=240m",
+]
 if CLASSES.exists():
     _JAVA_OPTIONS += ["-Xlog:disable", f"-XX:SharedArchiveFile={CLASSES}"]
 
