@@ -256,13 +256,14 @@ class _Problem:
 class _Fits:
     """Fits of several estimators to the same frame.
 
-    ``fit`` may be called by several threads; the fits run one after another, as each one uses all
-    slots of the application.
+    ``fit`` may be called by several threads. All fits of the process take turns, as each one uses
+    all slots of the application; another one would wait for a slot too long, and fail.
     """
+
+    _turn: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self, dataset: DataFrame, estimators: Sequence[SharingEstimator]) -> None:
         self._dataset, self._estimators = dataset, estimators
-        self._lock = threading.Lock()
         self._objectives: dict[Any, Any] = {}
         self._left = Counter(one._data_key() for one in estimators)
         self._by_tasks: dict[int, Any] = {}
@@ -270,7 +271,7 @@ class _Fits:
 
     def fit(self, index: int) -> Any:
         """Return the model of the estimator with this number."""
-        with self._lock:
+        with self._turn:
             if is_connect(self._dataset.sparkSession):
                 return self._fit_in_tasks(index)
             estimator = self._estimators[index]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from multiprocessing.pool import ThreadPool
 
@@ -157,3 +158,23 @@ def test_pipelines_splits_and_other_estimators(ps, rows, pools):
     maps = ParamGridBuilder().addGrid(theirs.maxIter, [0, 1]).build()
     both = {"estimatorParamMaps": maps, "evaluator": BinaryClassificationEvaluator()}
     assert len(TrainValidationSplit(estimator=theirs, **both).fit(rows).validationMetrics) == 2
+
+
+def test_fits_of_several_threads_take_turns(ps, rows, monkeypatch):
+    """As those of OneVsRest do: each one uses all slots."""
+    inside, most, train = [], [], LogisticRegression._train
+
+    def count(*args):
+        inside.append(args)
+        most.append(len(inside))
+        try:
+            return train(*args)
+        finally:
+            inside.pop()
+
+    monkeypatch.setattr(LogisticRegression, "_train", count)
+    estimator = LogisticRegression(maxIter=5)
+    with ThreadPoolExecutor(3) as pool:
+        one, *others = pool.map(estimator.fit, [rows] * 3)
+    assert most == [1, 1, 1]
+    assert all(one.coefficients == other.coefficients for other in others)
