@@ -29,14 +29,12 @@ _CONFIGURATION = {
 
 
 def _parts() -> tuple[Part, ...]:
-    files = (
-        "algorithms als base classification clustering ovr param persistence pipeline regression"
-    )
+    files = "algorithms als base classification clustering feature ovr param persistence pipeline"
     parts = [Part("doctests", ("test_doctests.py",)), Part("scripts", ("test_scripts.py",))]
-    for name in [*files.split(), "training_summary", "tuning"]:
+    for name in [*files.split(), "regression", "training_summary", "tuning"]:
         parts.append(Part(f"test_{name}", (f"{TESTS}/test_{name}.py",)))
     parts.append(Part("tuning", (f"{TESTS}/tuning",)))
-    for name in "als classification clustering ovr pipeline regression tuning".split():
+    for name in "als classification clustering feature ovr pipeline regression tuning".split():
         parts.append(Part(f"connect_{name}", (f"{TESTS}/connect/test_parity_{name}.py",)))
     return tuple(parts)
 

@@ -26,6 +26,8 @@ CLASSES = (
     ("regression", "AFTSurvivalRegression"),
     ("regression", "FMRegressor"),
     ("clustering", "KMeans"),
+    ("clustering", "GaussianMixture"),
+    ("feature", "PCA"),
     ("recommendation", "ALS"),
     ("tuning", "CrossValidator"),
     ("tuning", "TrainValidationSplit"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-MODULES = ("classification", "clustering", "recommendation", "regression", "tuning")
+MODULES = ("classification", "clustering", "feature", "recommendation", "regression", "tuning")
 """Of ``pyspark.ml``, those that ``distvec.spark.ml`` has as well."""
 
 INSTALLED = Path(pyspark.__file__).parent

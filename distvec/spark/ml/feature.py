@@ -24,7 +24,7 @@ from distvec.spark.context import PSContext
 from distvec.spark.data.columns import find_column
 from distvec.spark.ml.files import Saved
 from distvec.spark.ml.fits import SharingEstimator
-from distvec.spark.ml.models import in_memory
+from distvec.spark.ml.models import in_memory, no_parameters
 from distvec.spark.ml.params import KeywordParams, Range, SettableParams, at_least
 from distvec.spark.objectives.model import Model, in_mllib
 from distvec.spark.objectives.objective import Objective
@@ -139,11 +139,18 @@ class _ComponentModel(SettableParams, _ComponentParams, Saved, SparkModel):
 
     _own_params: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, fitted: Model, ratios: Any, singular: Any) -> None:
+    def __init__(self, fitted: Model | None = None, ratios: Any = (), singular: Any = ()) -> None:
         super().__init__()
-        self.fitted = fitted
+        self._fitted = fitted
         self._ratios = np.asarray(ratios, np.float64)
         self._singular = np.asarray(singular, np.float64)
+
+    @property
+    def fitted(self) -> Model:
+        """The components as distvec's own class, in memory or on the servers."""
+        if self._fitted is None:
+            raise no_parameters(self)
+        return self._fitted
 
     @property
     def pc(self) -> DenseMatrix:

@@ -24,7 +24,7 @@ from distvec.losses.rows import Floats
 from distvec.spark.context import PSContext
 from distvec.spark.ml.fits import RowsEstimator
 from distvec.spark.ml.models import ServerModel
-from distvec.spark.ml.params import HasFeatures, Range, at_least
+from distvec.spark.ml.params import HasFeatures, Range, SettableParams, at_least
 from distvec.spark.ml.summary import Training
 from distvec.spark.objectives.clusters import KMeansProblem, fit_clusters
 from distvec.spark.objectives.evaluation_task import LossSpec
@@ -172,7 +172,7 @@ def _model_of(normals: Normals, features: str | list[str] = "features") -> Model
     return Model(x, loss=loss, intercept=True, features=features)
 
 
-class GaussianMixtureModel(ServerModel, _MixtureParams, SparkModel):
+class GaussianMixtureModel(SettableParams, ServerModel, _MixtureParams, SparkModel):
     """Normal distributions and their shares; ``GaussianMixture.fit`` makes them.
 
     Parameters

@@ -45,6 +45,14 @@ LOCAL_PARAMETERS = 1 << 24
 """Larger models stay on the servers."""
 
 
+def no_parameters(model: Any) -> ValueError:
+    """The error of a model that was made without parameters."""
+    return ValueError(
+        f"this {type(model).__name__} has no parameters; make one by fit() of the estimator, "
+        "load() or from_mllib()"
+    )
+
+
 class ServerModel(KeywordParams, HasFeatures, Saved):
     """A model with the Params of its estimator, and parameters in memory or on the servers."""
 
@@ -57,10 +65,7 @@ class ServerModel(KeywordParams, HasFeatures, Saved):
     def fitted(self) -> Model:
         """The model as distvec's own class, with parameters in memory or on the servers."""
         if self._fitted is None:
-            raise ValueError(
-                f"this {type(self).__name__} has no parameters; make one by fit() of the "
-                "estimator, load() or from_mllib()"
-            )
+            raise no_parameters(self)
         return self._fitted
 
     @property

@@ -22,7 +22,7 @@ from distvec.spark.data.columns import number_column
 from distvec.spark.data.dataset import FrameStandIn
 from distvec.spark.ml.files import Saved
 from distvec.spark.ml.fits import SharingEstimator
-from distvec.spark.ml.models import LOCAL_PARAMETERS
+from distvec.spark.ml.models import LOCAL_PARAMETERS, no_parameters
 from distvec.spark.ml.params import KeywordParams, Range, SettableParams, at_least, one_of
 from distvec.spark.objectives.ratings import Ratings, factorize
 from distvec.spark.objectives.recommendations import (
@@ -216,10 +216,7 @@ class ALSModel(SettableParams, _ModelParams, Saved, SparkModel):
     def _known(self, side: int) -> FactorTable:
         found = self._tables[side]
         if found is None:
-            raise ValueError(
-                "this ALSModel has no factors; make one by fit() of the estimator, load() or "
-                "from_mllib()"
-            )
+            raise no_parameters(self)
         return found
 
     @property

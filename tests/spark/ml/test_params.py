@@ -36,6 +36,8 @@ def _params(stage):
     defaults = {one.name: value for one, value in stage._defaultParamMap.items()}
     if "seed" in defaults:  # pyspark's is the hash of a name, another one in each process
         defaults["seed"] = "some number"
+    if "outputCol" in defaults:
+        defaults["outputCol"] = defaults["outputCol"].removeprefix(stage.uid)
     return {
         one.name: (one.doc, one.typeConverter, defaults.get(one.name, "no default"))
         for one in stage.params
