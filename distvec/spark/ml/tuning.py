@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -113,13 +114,24 @@ class CrossValidator(tuning.CrossValidator):
         search = _Search.of(self)
         if search is None:
             return super()._fit(dataset)
-        with _cached(dataset) as rows:
-            folds = [search.run(*fold) for fold in self._kFold(rows)]
+        draws = f"{self.uid}_rand"
+        drawn = dataset if self.getFoldCol() else _draw(dataset, self.getSeed(), draws)
+        with _cached(dataset, drawn) as rows:
+            folds = [search.run(*fold) for fold in self._split(rows, draws)]
             metrics = [fold.metrics for fold in folds]
             means, deviations = self._gen_avg_and_std_metrics(metrics)
-            best = search.fit_best(rows, means)
+            best = search.fit_best(rows.drop(draws), means)
         models: Any = [fold.models for fold in folds] if self.getCollectSubModels() else None
         return self._copyValues(CrossValidatorModel(best, means, models, deviations))
+
+    def _split(self, rows: DataFrame, draws: str) -> Iterable[tuple[DataFrame, DataFrame]]:
+        """The rows to fit and those to judge, by fold, as pyspark's ``_kFold`` has them."""
+        if self.getFoldCol():
+            return self._kFold(rows)
+        share = 1.0 / self.getNumFolds()
+        starts = (k * share for k in range(self.getNumFolds() + 1))
+        inside = [(rows[draws] >= a) & (rows[draws] < b) for a, b in pairwise(starts)]
+        return [(rows.filter(~one), rows.filter(one)) for one in inside]
 
 
 class TrainValidationSplit(tuning.TrainValidationSplit):
@@ -178,12 +190,11 @@ class TrainValidationSplit(tuning.TrainValidationSplit):
         search = _Search.of(self)
         if search is None:
             return super()._fit(dataset)
-        with _cached(dataset) as rows:
-            draw = F.rand(self.getSeed()).alias(f"{self.uid}_rand")
-            drawn = rows.select("*", draw)
-            is_validation = drawn[f"{self.uid}_rand"] >= self.getTrainRatio()
-            fold = search.run(drawn.filter(~is_validation), drawn.filter(is_validation))
-            best = search.fit_best(rows, fold.metrics)
+        draws = f"{self.uid}_rand"
+        with _cached(dataset, _draw(dataset, self.getSeed(), draws)) as rows:
+            is_validation = rows[draws] >= self.getTrainRatio()
+            fold = search.run(rows.filter(~is_validation), rows.filter(is_validation))
+            best = search.fit_best(rows.drop(draws), fold.metrics)
         models: Any = fold.models if self.getCollectSubModels() else None
         return self._copyValues(TrainValidationSplitModel(best, fold.metrics, models))
 
@@ -208,17 +219,25 @@ class _Reader(MLReader[Any]):
         return made
 
 
+def _draw(dataset: DataFrame, seed: int, name: str) -> DataFrame:
+    """With a column of random numbers.
+
+    Spark draws others if the rows come from its cache, so this is before they go there.
+    """
+    return dataset.select("*", F.rand(seed).alias(name))
+
+
 @contextmanager
-def _cached(dataset: DataFrame) -> Iterator[DataFrame]:
-    """The rows in Spark's cache, for the folds; those that a user has cached stay there."""
+def _cached(dataset: DataFrame, drawn: DataFrame) -> Iterator[DataFrame]:
+    """``drawn`` in Spark's cache, for the folds, unless a user has cached ``dataset``."""
     is_cached = dataset.storageLevel.useMemory or dataset.storageLevel.useDisk
     if not is_cached:
-        dataset.persist()
+        drawn.persist()
     try:
-        yield dataset
+        yield drawn
     finally:
         if not is_cached:
-            dataset.unpersist()
+            drawn.unpersist()
 
 
 @dataclass

@@ -7,6 +7,7 @@ from itertools import chain
 from multiprocessing.pool import ThreadPool
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.ml import Pipeline, PipelineModel, classification, tuning
 from pyspark.ml.evaluation import (
@@ -178,3 +179,19 @@ def test_fits_of_several_threads_take_turns(ps, rows, monkeypatch):
         one, *others = pool.map(estimator.fit, [rows] * 3)
     assert most == [1, 1, 1]
     assert all(one.coefficients == other.coefficients for other in others)
+
+
+def test_folds_of_rows_that_are_not_cached_are_those_of_pyspark(ps, spark, pools):
+    """Spark draws other numbers for the rows of a local list than for those in its cache."""
+    features = [[float(k % 7), float(k % 5)] for k in range(60)]
+    table = {"label": [float(k % 3 == 0) for k in range(60)], "features": features}
+    frame = spark.createDataFrame(pa.table(table))
+    estimator = LogisticRegression(maxIter=2)
+    metric = MulticlassClassificationEvaluator(metricName="logLoss")
+    params = {"estimator": estimator, "estimatorParamMaps": [{}], "evaluator": metric, "seed": 5}
+    found = CrossValidator(**params, numFolds=2).fit(frame).avgMetrics
+    expected = tuning.CrossValidator(**params, numFolds=2).fit(frame).avgMetrics
+    assert np.allclose(found, expected, rtol=1e-12)
+    found = TrainValidationSplit(**params).fit(frame).validationMetrics
+    expected = tuning.TrainValidationSplit(**params).fit(frame).validationMetrics
+    assert np.allclose(found, expected, rtol=1e-12)
