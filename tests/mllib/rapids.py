@@ -49,14 +49,17 @@ class _Placeholder(ModuleType):
 
 
 def _set_columns(stage: Any, features: str, label: str) -> None:
-    stage.setFeaturesCol(features)
+    set_features = getattr(stage, "setFeaturesCol", None) or stage.setInputCol
+    set_features(features)
     if stage.hasParam("labelCol"):
         stage.setLabelCol(label)
 
 
 _FUNCTIONS: dict[str, Any] = {
     "dtype_to_pyspark_type": lambda dtype: {"float32": "float", "float64": "double"}[str(dtype)],
-    "getInputOrFeaturesCols": lambda stage: stage.getFeaturesCol(),
+    "getInputOrFeaturesCols": lambda stage: stage.getOrDefault(
+        "featuresCol" if stage.hasParam("featuresCol") else "inputCol"
+    ),
     "setInputOrFeaturesCol": _set_columns,
 }
 """Of ``spark_rapids_ml``, those that tests of MLlib's classes call, too."""

@@ -46,6 +46,7 @@ from distvec.spark.ml.models import (
     BinaryLogistic,
     ServerModel,
     argmax,
+    compressed,
     compressed_matrix,
     kept,
 )
@@ -366,8 +367,8 @@ class LogisticRegressionModel(ServerModel, _LogisticParams, ProbabilisticClassif
 
     @property
     def interceptVector(self) -> Vector:
-        """The intercepts."""
-        return Vectors.dense(np.atleast_1d(self.fitted.intercept))
+        """The intercepts, sparse if that is smaller."""
+        return compressed(Vectors.dense(np.atleast_1d(self.fitted.intercept)))
 
     @property
     def numClasses(self) -> int:

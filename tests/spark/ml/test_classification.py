@@ -12,16 +12,18 @@ from pyspark.ml import Pipeline, PipelineModel, classification, tuning
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.functions import vector_to_array
-from pyspark.ml.linalg import Matrices, SparseMatrix, Vectors
+from pyspark.ml.linalg import Matrices, SparseMatrix, SparseVector, Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import functions as F
 
+from distvec.losses import Softmax
 from distvec.spark.ml.classification import (
     LinearSVC,
     LinearSVCModel,
     LogisticRegression,
     LogisticRegressionModel,
 )
+from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 from tests.samples import marked, sampled
 
@@ -333,3 +335,9 @@ def test_support_vectors(ps, frames, tmp_path):
     assert model.summary().totalIterations > 0 and not loaded.hasSummary
     with pytest.raises(ValueError, match=r"labels 0 and 1, got \[0.0, 1.0, 2.0\]"):
         LinearSVC().fit(frames["three"])
+
+
+def test_intercepts_of_zero_are_sparse_as_in_mllib():
+    without = Model(np.ones((2, 4)), loss=Softmax(4))
+    assert LogisticRegressionModel(without).interceptVector == Vectors.sparse(4, {})
+    assert isinstance(LogisticRegressionModel(without).interceptVector, SparseVector)
