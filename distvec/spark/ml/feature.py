@@ -174,6 +174,9 @@ class _ComponentModel(SettableParams, _ComponentParams, Saved, SparkModel):
         """The singular values of the rows, after centering if the estimator centers."""
         return DenseVector(self._singular)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}: uid={self.uid}, k={self.getK()}"
+
     def _transform(self, dataset: DataFrame) -> DataFrame:
         features, output = self.getInputCol(), self.getOutputCol()
         _, kind = find_column(dataset, features, "inputCol")
