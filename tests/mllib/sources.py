@@ -33,6 +33,8 @@ def change_imports(code: str) -> str:
         if node.level or module not in MODULES or node.module == module:
             continue
         changed = [one for one in node.names if ours(module, one.name)]
+        if not changed:
+            continue
         left = [one for one in node.names if one not in changed]
         both = [(node.module, left), (f"distvec.spark.ml.{module}", changed)]
         statements = [ast.unparse(ast.ImportFrom(*one, 0)) for one in both if one[1]]

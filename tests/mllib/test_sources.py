@@ -14,6 +14,9 @@ from pyspark.ml.classification import (
     LinearSVC as SVC,
 )
 from pyspark.ml.linalg import Vectors
+from pyspark.ml.feature import (
+    Binarizer,
+)
 
 def later():
     from pyspark.ml.clustering import KMeans
@@ -22,6 +25,9 @@ def later():
 AFTER = """
 from pyspark.ml.classification import GBTClassifier; from distvec.spark.ml.classification import LinearSVC as SVC
 from pyspark.ml.linalg import Vectors
+from pyspark.ml.feature import (
+    Binarizer,
+)
 
 def later():
     from distvec.spark.ml.clustering import KMeans
