@@ -96,8 +96,9 @@ class Question(NamedTuple):
 class Mailbox(Barrier):
     """Questions for many to wait for, and their answers. Thread-safe.
 
-    Those who wait do so at one server, the mailbox's home. A question whose answers make a total is
-    asked on all servers that hold some of it, too, and answered there. Waits raise
+    Those who wait do so at one server, the mailbox's home; for values that come along they wait on
+    the servers that hold these. A question whose answers make a total is asked on all servers that
+    hold some of it, too, and answered there. Waits raise
     ``MailboxClosed`` if there is no such mailbox: ``open`` it first.
     """
 
@@ -110,6 +111,7 @@ class Mailbox(Barrier):
         super().__init__(name, requests, send)
         self._new_number = new_number
         self._home = zlib.crc32(name.encode()) % requests.servers
+        self._last_about: Space | None = None
 
     # --- for who asks -----------------------------------------------------------------------------
 
@@ -126,7 +128,10 @@ class Mailbox(Barrier):
         the answers contribute, added to zeros in the order of the keys.
         """
         check_size(value)
-        return Asked(self, Question(1 + self._new_number(), value), about, total)
+        waiting = [] if self._last_about is None else self._last_about.holders(self.servers)
+        if about is not None:
+            self._last_about = about.type.space
+        return Asked(self, Question(1 + self._new_number(), value), about, total, waiting)
 
     # --- for who answers --------------------------------------------------------------------------
 
@@ -196,13 +201,17 @@ class Asked:
         question: Question,
         about: StoredArray | None,
         total: StoredArray | None,
+        waiting: Iterable[int] = (),
     ) -> None:
+        """``waiting``: servers where others may wait for values that come along."""
         self._mailbox, self._question = mailbox, question
         self._about = None if about is None else about.describe()
         self._total = None if total is None else total.describe()
         self._by_server: dict[int, Answers | None] = dict.fromkeys(
             mailbox._asked(None if total is None else total.type.space)
         )
+        self._woken = set(waiting) - set(self._by_server)
+        """Servers that are asked once, so that those who wait there look elsewhere."""
         self.number = question.number
         self.count = 0
         """How many have answered everywhere, as of the last wait."""
@@ -220,8 +229,12 @@ class Asked:
             for server, found in self._by_server.items():
                 if found is None or len(found) < count:
                     messages[server] = self._message(server, count, seconds)
+            woken, self._woken = self._woken, set()
+            ask = pb.Ask(value=self._question.value)
+            messages |= self._mailbox._to(woken, "wait", turn=self.number, ask=ask)
             for server, reply in self._mailbox._send(messages, recorded=False).items():
-                self._by_server[server] = dict(reply.asked.answers)
+                if server not in woken:
+                    self._by_server[server] = dict(reply.asked.answers)
             known = [found or {} for found in self._by_server.values()]
             self.count = min(map(len, known))
             if self.count < count:

@@ -1,6 +1,7 @@
 """Totals that answers contribute to, and arrays that come along, over both transports."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -145,6 +146,23 @@ def test_another_array_does_not_come_along(connect):
     with pytest.raises(NotAlong):
         mailbox.question(0, LONG, (TYPE, np.empty(SPACE.length)))
     assert mailbox.question(0, LONG).value == b"about nothing"
+
+
+@pytest.mark.parametrize("name", ["a", "d"])  # at home on either server
+def test_who_waits_for_values_hears_of_a_question_without_any(connect, name):
+    """They wait on the server that has the values, and the question is asked at home."""
+    client, space = connect(2), DenseSpace(6)
+    mailbox, type = opened(client, name), array_type(space, float)
+    about = StoredArray(put(client, space, np.ones(6)), type)
+    total = about._replace(buffer=client.new_id())
+    first = mailbox.ask(b"about values", about, total)
+    assert first.answers(0, LONG) is not None
+    with ThreadPoolExecutor(1) as worker:
+        wait = worker.submit(mailbox.question, first.number, LONG, (type, np.empty(6)))
+        mailbox.ask(b"about nothing").answers(1, 0.0)
+        with suppress(NotAlong):
+            assert wait.result() is not None
+    assert mailbox.question(first.number, LONG).value == b"about nothing"
 
 
 @pytest.mark.parametrize("bad", [{"value": b"x" * (MOST_VALUE_BYTES + 1)}, {"target": pb.Array()}])
