@@ -28,8 +28,9 @@ SIZES = (10**3, 10**4, 10**5, 10**6, 10**7)
 QUICK_SIZES = (10**3, 10**4)
 SECONDS = 0.2
 """NumPy's runs of one row take about so long, within the bounds of ``_repeat``."""
-HEATING_SECONDS = 0.5
-"""So long, and at least twice, a row is run before; kernels are compiled meanwhile."""
+HEATING_SECONDS, LONGER_SECONDS = 0.5, 2.5
+"""So long a row is run before; with more than ``MOST_ON_CLIENT`` elements longer, as kernels are
+compiled meanwhile."""
 TOLERANCE = 1e-9
 """Results agree if no element differs by more than this times the largest one."""
 FEWEST = 3
@@ -90,7 +91,7 @@ def measure_row(
         dv.evaluate(*(v for v in moved.values() if isinstance(v, dv.DistArray)))
         ours = partial(evaluated, partial(algorithm.run, **moved, steps=steps))
         difference = max(difference, difference_of(ours(), expected))
-        heat(ours, heating)
+        heat(ours, heating and (LONGER_SECONDS if size > MOST_ON_CLIENT else heating))
         if not messages:
             ps.counters.reset()
             ours()
