@@ -26,7 +26,7 @@ from distvec.spark.ml.mixture import (
 )
 from distvec.spark.ml.models import MARGIN, ServerModel
 from distvec.spark.ml.params import HasFeatures, Range, at_least, one_of
-from distvec.spark.ml.summary import Training
+from distvec.spark.ml.summary import ClusteringSummary, Training
 from distvec.spark.objectives.clusters import Clusters, KMeansProblem, fit_clusters
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
@@ -267,7 +267,7 @@ class KMeansModel(ServerModel, _ClusterParams, SparkModel):
         return session.createDataFrame(rows, StructType(fields))
 
 
-class KMeansSummary:
+class KMeansSummary(ClusteringSummary):
     """Clusters of the training data; ``model.summary`` is one.
 
     Parameters
@@ -278,18 +278,11 @@ class KMeansSummary:
         The training data.
     """
 
-    def __init__(self, model: KMeansModel, dataset: DataFrame) -> None:
-        self._model, self._dataset = model, dataset
-
-    @property
-    def k(self) -> int:
-        """The number of clusters that the model was trained with."""
-        return self._model.getK()
-
     @property
     def numIter(self) -> int:
         """The number of iterations."""
-        return self._model._clusters.iterations
+        found: int = self._model._clusters.iterations
+        return found
 
     @property
     def trainingCost(self) -> float:
@@ -297,30 +290,11 @@ class KMeansSummary:
 
         With cosines, it is the sum of one minus the cosine.
         """
-        return self._model._clusters.cost
+        found: float = self._model._clusters.cost
+        return found
 
     @property
     def clusterSizes(self) -> list[int]:
         """The number of rows of each cluster."""
-        sizes = self._model._clusters.sizes
+        sizes: list[int] = self._model._clusters.sizes
         return sizes + [0] * (self.k - len(sizes))
-
-    @property
-    def predictionCol(self) -> str:
-        """The column of predictions."""
-        return self._model.getPredictionCol()
-
-    @property
-    def featuresCol(self) -> str:
-        """The column of features."""
-        return self._model.getFeaturesCol()
-
-    @property
-    def predictions(self) -> DataFrame:
-        """The output of ``transform``."""
-        return self._model.transform(self._dataset)
-
-    @property
-    def cluster(self) -> DataFrame:
-        """The predictions alone."""
-        return self.predictions.select(self.predictionCol)

@@ -25,7 +25,7 @@ from distvec.spark.context import PSContext
 from distvec.spark.ml.fits import RowsEstimator
 from distvec.spark.ml.models import ServerModel
 from distvec.spark.ml.params import HasFeatures, Range, SettableParams, at_least
-from distvec.spark.ml.summary import Training
+from distvec.spark.ml.summary import ClusteringSummary, Training
 from distvec.spark.objectives.clusters import KMeansProblem, fit_clusters
 from distvec.spark.objectives.evaluation_task import LossSpec
 from distvec.spark.objectives.evaluator import Evaluator, standing_tasks
@@ -324,7 +324,7 @@ def _matrix(table: Floats) -> DenseMatrix:
     return DenseMatrix(rows, columns, table.ravel(order="F"))
 
 
-class GaussianMixtureSummary:
+class GaussianMixtureSummary(ClusteringSummary):
     """The components in the training data; ``model.summary`` is one.
 
     Parameters
@@ -335,56 +335,30 @@ class GaussianMixtureSummary:
         The training data.
     """
 
-    def __init__(self, model: GaussianMixtureModel, dataset: DataFrame) -> None:
-        self._model, self._dataset = model, dataset
-
-    @property
-    def k(self) -> int:
-        """The number of components that the model was trained with."""
-        return self._model.getK()
-
     @property
     def numIter(self) -> int:
         """The number of iterations."""
-        return self._model._end.iterations
+        found: int = self._model._end.iterations
+        return found
 
     @property
     def logLikelihood(self) -> float:
         """The log-likelihood of the training data at the last iteration."""
-        return self._model._end.likelihood
+        found: float = self._model._end.likelihood
+        return found
 
     @property
     def clusterSizes(self) -> list[int]:
         """The number of rows for which each component is the most probable one."""
-        counts = {
-            row[0]: row[1] for row in self.cluster.groupBy(self.predictionCol).count().collect()
-        }
+        counted = self.cluster.groupBy(self.predictionCol).count().collect()
+        counts = {row[0]: row[1] for row in counted}
         return [counts.get(j, 0) for j in range(self.k)]
-
-    @property
-    def predictionCol(self) -> str:
-        """The column of predictions."""
-        return self._model.getPredictionCol()
 
     @property
     def probabilityCol(self) -> str:
         """The column of probabilities."""
-        return self._model.getProbabilityCol()
-
-    @property
-    def featuresCol(self) -> str:
-        """The column of features."""
-        return self._model.getFeaturesCol()
-
-    @property
-    def predictions(self) -> DataFrame:
-        """The output of ``transform``."""
-        return self._model.transform(self._dataset)
-
-    @property
-    def cluster(self) -> DataFrame:
-        """The predictions alone."""
-        return self.predictions.select(self.predictionCol)
+        found: str = self._model.getProbabilityCol()
+        return found
 
     @property
     def probability(self) -> DataFrame:

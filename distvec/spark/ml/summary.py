@@ -321,6 +321,50 @@ class Curve:
         )
 
 
+class ClusteringSummary:
+    """Clusters of the training data, and predictions for it.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    dataset : DataFrame
+        The training data.
+    """
+
+    def __init__(self, model: Any, dataset: DataFrame) -> None:
+        self._model, self._dataset = model, dataset
+
+    @property
+    def k(self) -> int:
+        """The number of clusters that the model was trained with."""
+        found: int = self._model.getK()
+        return found
+
+    @property
+    def predictionCol(self) -> str:
+        """The column of predictions."""
+        found: str = self._model.getPredictionCol()
+        return found
+
+    @property
+    def featuresCol(self) -> str:
+        """The column of features."""
+        found: str = self._model.getFeaturesCol()
+        return found
+
+    @property
+    def predictions(self) -> DataFrame:
+        """The output of ``transform``."""
+        found: DataFrame = self._model.transform(self._dataset)
+        return found
+
+    @property
+    def cluster(self) -> DataFrame:
+        """The predictions alone."""
+        return self.predictions.select(self.predictionCol)
+
+
 class Training(NamedTuple):
     """For the summary of a model that was just fitted."""
 
