@@ -118,7 +118,7 @@ def arrays_of(normals: Normals, center: Floats) -> tuple[npt.NDArray[Any], ...]:
 
 
 def normals_in(arrays: Arrays) -> Normals:
-    """The distributions of the parameters of ``Mixture`` stand for, but for rounding."""
+    """The distributions in the parameters of ``Mixture``, up to rounding."""
     frame, constants, means, factors = map(np.asarray, arrays)
     k, d = means.shape
     covariances, shares = np.empty((k, d, d)), np.empty(k)

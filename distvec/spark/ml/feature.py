@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,6 +31,7 @@ from distvec.spark.ml.params import KeywordParams, Range, SettableParams, at_lea
 from distvec.spark.objectives.model import Model, in_mllib
 from distvec.spark.objectives.objective import Objective
 from optim import largest_eigenpairs
+from optim.core.run import progress_bar
 from ps_backend.durability.stores import open_store
 
 __all__ = ("PCA", "PCAModel", "TruncatedSVD", "TruncatedSVDModel")
@@ -95,16 +98,21 @@ class _ComponentEstimator(SharingEstimator, _ComponentParams, Estimator[Any]):
             """``X^T X / n`` of centered rows, times ``table``."""
             shift = -(means @ table)
             _, gradient = objective(np.concatenate([table, shift[None]]))
+            show(next(passes))
             return gradient[:-1] - np.outer(means, gradient[-1])
 
         start = ps.random.normal(size=(d, k + _MORE), seed=self.getOrDefault("seed"))
-        found = largest_eigenpairs(
-            product,
-            start,
-            k,
-            tolerance=self.getOrDefault("tol"),
-            max_products=self.getOrDefault("maxIter"),
-        )
+        most, tolerance, passes = self.getOrDefault("maxIter"), self.getOrDefault("tol"), count(1)
+        with progress_bar(most, is_shown=self.getOrDefault("verbose")) as show:
+            found = largest_eigenpairs(product, start, k, tolerance=tolerance, max_products=most)
+        if not found.converged:
+            warnings.warn(
+                f"components are not accurate to tol={tolerance:g} after maxIter={most} passes: a "
+                f"residual is {found.residual:.1e}, the largest eigenvalue {found.values[0]:.1e}; "
+                "increase one of them",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         values = np.maximum(found.values, 0.0)
         total = self._total(objective)
         ratios = values / total if total > 0.0 else np.zeros(k)

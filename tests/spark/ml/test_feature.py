@@ -42,6 +42,8 @@ def test_components_are_those_of_mllib(ps, rows, tmp_path):
     assert PCAModel.load(f"{tmp_path}/mllib").pc == PCAModel.from_mllib(model.to_mllib()).pc
     other = PCA(**given).fit(rows.repartition(5))
     assert np.allclose(other.pc.toArray(), ours, atol=1e-8)
+    with pytest.warns(RuntimeWarning, match=r"not accurate to tol=0 after maxIter=1 passes"):
+        PCA(**given, maxIter=1, tol=0.0, verbose=True).fit(rows)
     with pytest.raises(ValueError, match=r"source vector size 12 must be no less than k=13"):
         PCA(k=13, inputCol="x", outputCol="z").fit(rows)
 
