@@ -265,51 +265,6 @@ def bin_numbers(values: Any, edges: Any, scale: float, numbers: Any) -> None:
         numbers[k] = min(low, bins - 1)
 
 
-_DIGITS = 256
-
-
-@njit(cache=True, nogil=True)
-def encode_floats(
-    bits: Any, keys: Any, sign: Any, infinity: Any, flip: Any, equal_zeros: Any
-) -> None:
-    """The keys of floats, which are given as ``bits``: see ``ordered_keys``."""
-    nan = infinity | (infinity >> 1)
-    for i in range(len(bits)):
-        number = bits[i]
-        magnitude = number & ~sign
-        number = nan if magnitude > infinity else number
-        number = magnitude if equal_zeros and magnitude == 0 else number
-        keys[i] = (~number if number & sign else number | sign) ^ flip
-
-
-@njit(cache=True, nogil=True)
-def decode_floats(keys: Any, bits: Any, sign: Any, flip: Any) -> None:
-    """The floats, as ``bits``, that have ``keys``."""
-    for i in range(len(keys)):
-        number = keys[i] ^ flip
-        bits[i] = number ^ sign if number & sign else ~number
-
-
-@njit(cache=True, nogil=True)
-def count_digits(keys: Any, shift: Any, counts: Any) -> None:
-    """Count each value of 8 bits of the keys, ``shift`` bits from the lowest."""
-    for key in keys:
-        counts[(key >> shift) & (_DIGITS - 1)] += 1
-
-
-@njit(cache=True, nogil=True)
-def distribute_by_digit(
-    keys: Any, indices: Any, shift: Any, cursors: Any, new_keys: Any, new_indices: Any
-) -> None:
-    """Write keys and their indices to the next place of their digit, from ``cursors`` on."""
-    for i in range(len(keys)):
-        digit = (keys[i] >> shift) & (_DIGITS - 1)
-        place = cursors[digit]
-        cursors[digit] = place + 1
-        new_keys[place] = keys[i]
-        new_indices[place] = indices[i]
-
-
 @njit(cache=True, nogil=True)
 def split(a: Any, b: Any, rank: Any) -> Any:
     """How many of the first ``rank`` keys of sorted ``a`` and ``b`` merged are from ``a``.

@@ -40,25 +40,27 @@ def encode_keys(
 
     ``descending``: in the opposite order. ``equal_zeros``: -0.0 has the key of 0.0.
     """
-    bits, dtype = x.view(keys.dtype), keys.dtype
+    dtype = keys.dtype
     sign, flip = _sign(x.dtype), _all_ones(dtype) if descending else dtype.type(0)
     if x.dtype.kind != "f":
-        np.bitwise_xor(bits, sign ^ flip, out=keys)
+        np.bitwise_xor(x.view(dtype), sign ^ flip, out=keys)
         return
-    if not bits.flags.c_contiguous:  # a column: loops are compiled for what lies side by side
-        np.copyto(keys, bits)
-        bits = keys
     infinity = np.array(np.inf, x.dtype).view(dtype)[()]
-    if is_worth_compiling(len(x)):
-        from ps_backend.kernels.collectives import compiled
-
-        compiled.encode_floats(bits, keys, sign, infinity, flip, equal_zeros)
-        return
-    magnitude = bits & ~sign
-    number = np.where(magnitude > infinity, infinity | (infinity >> dtype.type(1)), bits)
-    if equal_zeros:
-        number[magnitude == 0] = 0
-    keys[...] = np.where(number & sign, ~number, number | sign) ^ flip
+    nan = infinity | (infinity >> dtype.type(1)) | sign
+    for low in range(0, len(x), _NEAR):
+        floats, block = x[low : low + _NEAR], keys[low : low + _NEAR]
+        is_nan = np.isnan(floats)
+        if equal_zeros:
+            np.add(floats, 0.0, out=block.view(x.dtype))  # of -0.0 that is 0.0
+        else:
+            np.copyto(block, floats.view(dtype))
+        mask = _all_ones_if_signed(block)
+        mask |= sign
+        block ^= mask
+        if is_nan.any():
+            block[is_nan] = nan
+    if descending:
+        np.invert(keys, out=keys)
 
 
 def decode_keys(keys: Array, x: Array, *, descending: bool = False) -> None:
@@ -67,13 +69,22 @@ def decode_keys(keys: Array, x: Array, *, descending: bool = False) -> None:
     sign, flip = _sign(x.dtype), _all_ones(dtype) if descending else dtype.type(0)
     if x.dtype.kind != "f":
         np.bitwise_xor(keys, sign ^ flip, out=bits)
-    elif is_worth_compiling(len(x)) and bits.flags.c_contiguous:
-        from ps_backend.kernels.collectives import compiled
+        return
+    for low in range(0, len(x), _NEAR):
+        number, block = keys[low : low + _NEAR], bits[low : low + _NEAR]
+        if descending:
+            number = ~number
+        mask = _all_ones_if_signed(number)
+        np.invert(mask, out=mask)
+        mask |= sign
+        np.bitwise_xor(number, mask, out=block)
 
-        compiled.decode_floats(keys, bits, sign, flip)
-    else:
-        number = keys ^ flip
-        bits[...] = np.where(number & sign, number & ~sign, ~number)
+
+def _all_ones_if_signed(numbers: Array) -> Array:
+    """Of unsigned integers: all bits where the first one is set, else none."""
+    signed = numbers.view(f"i{numbers.itemsize}")
+    shifted: Array = (signed >> signed.dtype.type(8 * numbers.itemsize - 1)).view(numbers.dtype)
+    return shifted
 
 
 def _sign(dtype: np.dtype[Any]) -> Any:
@@ -86,9 +97,10 @@ def _all_ones(dtype: np.dtype[Any]) -> Any:
     return dtype.type(np.iinfo(dtype).max)
 
 
+_NEAR = 1 << 14
+"""Keys that are computed in one go: they stay in the nearest cache."""
 _BLOCK = 1 << 18
 """Keys that are merged in one go: they stay in the caches for who decodes them."""
-_DIGIT_BITS = 8
 _BYTE = np.dtype(np.uint8)
 
 
@@ -130,32 +142,55 @@ def sort_into(x: Array, out: Array, *, equal_zeros: bool = False) -> None:
             zeros[: np.count_nonzero(bits == _sign(x.dtype))] = -0.0
 
 
-def sort_with_indices(run: SortedRun, spare: SortedRun, pause: Callable[[], None]) -> SortedRun:
-    """A stable sort of a run: the run or ``spare``, of the same dtypes, whichever holds it then."""
-    if not is_worth_compiling(len(run.keys)):
-        order = np.argsort(run.keys, kind="stable")
-        np.take(run.keys, order, out=spare.keys)
-        np.take(run.indices, order, out=spare.indices)
-        return spare
-    from ps_backend.kernels.collectives import compiled
+def find_order(keys: Array, order: npt.NDArray[np.uint64]) -> None:
+    """Write to ``order`` where each key stands: ``np.argsort(keys, kind="stable")``.
 
-    for shift in range(0, 8 * run.keys.itemsize, _DIGIT_BITS):
-        counts = np.zeros(1 << _DIGIT_BITS, np.int64)
-        bits = run.keys.dtype.type(shift)
-        compiled.count_digits(run.keys, bits, counts)
-        if counts.max() < len(run.keys):
-            cursors = np.cumsum(counts) - counts
-            compiled.distribute_by_digit(*run, bits, cursors, *spare)
-            run, spare = spare, run
-        pause()
-    return run
+    The leading bits of a key, counted from the first that is not the same in all, and behind them
+    the place of the key make one number. Vectorised sorts take numbers alone. Keys that such
+    numbers do not tell apart are few, as a rule, and sorted once more.
+    """
+    count = len(keys)
+    if not count:
+        return
+    bits = (count - 1).bit_length()
+    least, mask = keys.min(), np.uint64((1 << bits) - 1)
+    free = 64 - int(keys.max() - least).bit_length()
+    for low in range(0, count, _BLOCK):
+        block = order[low : low + _BLOCK]
+        np.subtract(keys[low : low + _BLOCK], least, out=block)
+        np.left_shift(block, np.uint64(min(free, 63)), out=block)  # by 64: all of them are 0
+        np.bitwise_and(block, ~mask, out=block)
+        block |= np.arange(low, low + len(block), dtype=np.uint64)
+    order.sort()
+    if free < bits:
+        _order_alike(keys, order, mask, bits - free)
+    np.bitwise_and(order, mask, out=order)
 
 
-def write_numbers(indices: Array, first: int) -> None:
-    """Write ``first`` and what follows."""
-    for low in range(0, len(indices), _BLOCK):
-        block = indices[low : low + _BLOCK]
-        block[:] = np.arange(first + low, first + low + len(block), dtype=indices.dtype)
+def _order_alike(keys: Array, order: npt.NDArray[np.uint64], mask: np.uint64, cut: int) -> None:
+    """Put in order those with equal leading bits; the last ``cut`` bits of keys are not there."""
+    is_like_last = np.zeros(len(order), np.bool_)
+    for low in range(1, len(order), _BLOCK):
+        block = order[low : low + _BLOCK]
+        before = order[low - 1 : low - 1 + len(block)]
+        np.less_equal(block ^ before, mask, out=is_like_last[low : low + len(block)])
+    is_alike = is_like_last.copy()
+    is_alike[:-1] |= is_like_last[1:]
+    alike = np.flatnonzero(is_alike)
+    numbers = order[alike]
+    some = keys[(numbers & mask).view(np.int64)]
+    if (some[1:] >= some[:-1]).all():  # they are equal, or it happens so
+        return
+    groups = np.cumsum(~is_like_last[alike], dtype=np.uint64)
+    bits = (len(alike) - 1).bit_length()
+    if int(groups[-1]).bit_length() + cut + bits > 64:
+        order[alike] = numbers[np.argsort(some, kind="stable")]
+        return
+    last = (some - keys.min()) & some.dtype.type((1 << cut) - 1)
+    places = np.arange(len(alike), dtype=np.uint64)
+    again = (groups << np.uint64(cut) | last) << np.uint64(bits) | places
+    again.sort()
+    order[alike] = numbers[(again & np.uint64((1 << bits) - 1)).view(np.int64)]
 
 
 def least_keys(keys: Array, count: int, spare: Array) -> npt.NDArray[np.int64]:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ps_backend.kernels.collectives.sorting import SortedRun, sort_with_indices
-from ps_backend.kernels.kernel import no_pause
+from ps_backend.kernels.collectives.sorting import find_order
 from ps_backend.kernels.numpy_loops import address_of
 
 Array = npt.NDArray[Any]
@@ -36,16 +35,17 @@ def unique_keys(keys: Integers) -> tuple[Integers, Integers]:
     if len(keys) < COMPILED_FROM:
         different, inverse = np.unique(keys, return_inverse=True)
         return different, inverse
-    run = SortedRun(keys.view(np.uint64) ^ _SIGN, np.arange(len(keys)))
-    spare = SortedRun(np.empty_like(run.keys), np.empty_like(run.indices))
-    ordered = sort_with_indices(run, spare, no_pause)
+    unsigned, order = keys.view(np.uint64) ^ _SIGN, np.empty(len(keys), np.uint64)
+    find_order(unsigned, order)
+    places = order.view(np.int64)
+    ordered = keys[places]
     is_first = np.empty(len(keys), np.bool_)
     is_first[0] = True
-    np.not_equal(ordered.keys[1:], ordered.keys[:-1], out=is_first[1:])
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     rank = np.cumsum(is_first, dtype=np.int64) - 1
     inverse = np.empty(len(keys), np.int64)
-    inverse[ordered.indices] = rank
-    return (ordered.keys[is_first] ^ _SIGN).view(np.int64), inverse
+    inverse[places] = rank
+    return ordered[is_first], inverse
 
 
 def join_rows(inverse: Integers, count: int, values: Array, op: str) -> Array:

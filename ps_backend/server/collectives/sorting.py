@@ -246,7 +246,7 @@ class _Rooms:
 
 def leave_run(phase: Phase) -> None:
     """Sort the keys of this server's part: all, or as many as the first that are wanted."""
-    if _sorts_into_output(phase):
+    if _sorts_into_output(phase) or _orders_into_output(phase):
         return
     kept, index = _run_length(phase, phase.here), _index_dtype(phase)
     descending, equal_zeros = map(bool, phase.params)
@@ -267,27 +267,25 @@ def sort_part(
     rooms = _Rooms(phase, dtype, index)
     keys = phase.workspace.new(KEYS, columns * kept, dtype)
     indices = phase.workspace.new(INDICES, columns * kept, index) if index else None
-    run = SortedRun(keys, indices)
+    order = phase.scratch(kept if index else 0, np.uint64)
+    first, _ = phase.range_of(_source(phase).space)
     for number, column in enumerate(x.reshape(length, columns).T):
-        target = run.part(number * kept, (number + 1) * kept)
-        room = target if kept == length else rooms("part", length)
-        sorting.encode_keys(column, room.keys, descending=descending, equal_zeros=equal_zeros)
+        target = slice(number * kept, (number + 1) * kept)
+        room = keys[target] if kept == length and not index else rooms("part", length).keys
+        sorting.encode_keys(column, room, descending=descending, equal_zeros=equal_zeros)
         places = None
         if kept < length:
-            places = sorting.least_keys(room.keys, kept, rooms("spare", length).keys)
-            np.take(room.keys, places, out=target.keys)
-        if target.indices is None:
-            sorting.sort(target.keys)
+            spare = rooms("spare", length).keys
+            places = sorting.least_keys(room, kept, spare)
+            room = np.take(room, places, out=keys[target] if indices is None else spare[:kept])
+        if indices is None:
+            sorting.sort(keys[target])
         else:
-            first, _ = phase.range_of(_source(phase).space)
-            if places is None:
-                sorting.write_numbers(target.indices, first)
-            else:
-                np.add(places, first, out=target.indices, casting="unsafe")
-            made = sorting.sort_with_indices(target, rooms("spare", kept), phase.pause)
-            if made is not target:
-                np.copyto(target.keys, made.keys)
-                np.copyto(target.indices, made.indices)
+            sorting.find_order(room, order)
+            stood = order.view(np.int64)
+            np.take(room, stood, out=keys[target], mode="clip")
+            some = stood if places is None else places[stood]
+            np.add(some, first, out=indices[target], casting="unsafe")
         phase.pause()
     leave_samples(phase, columns, ranks)
 
@@ -304,6 +302,12 @@ def merge_runs(phase: Phase) -> None:
             _mark_starts(made[VALUES].view(sorting.key_dtype(source.dtype)), made[STARTS], None)
         return
     dtype = sorting.key_dtype(source.dtype)
+    if _orders_into_output(phase):
+        descending, equal_zeros = map(bool, phase.params)
+        keys, x = phase.scratch(high - low, dtype), phase.inputs[0].reshape(-1)
+        sorting.encode_keys(x, keys, descending=descending, equal_zeros=equal_zeros)
+        sorting.find_order(keys, made[ORDER].reshape(-1).view(np.uint64))
+        return
     lengths = {server: _run_length(phase, server) for server in phase.servers}
     runs = DistributedRuns(phase, lengths, source.width, dtype, index=_index_dtype(phase))
     begins, ends = runs.before((low, high))
@@ -355,15 +359,21 @@ def _mark_starts(keys: Array, starts: Array, before: Any) -> None:
 
 def _sorts_into_output(phase: Phase) -> bool:
     """Whether one server has all, and sorts it where the result is to be."""
+    is_quick = sorting.sorts_elements(_source(phase).dtype, descending=bool(phase.params[0]))
+    wanted = phase.wanted
+    return _is_one_run(phase) and VALUES in wanted and ORDER not in wanted and is_quick
+
+
+def _orders_into_output(phase: Phase) -> bool:
+    """Whether one server has all, and nothing but the order is asked for."""
+    return _is_one_run(phase) and phase.wanted == {ORDER}
+
+
+def _is_one_run(phase: Phase) -> bool:
+    """Whether one server sorts a single column, all of it."""
     call, source = phase.call, _source(phase)
-    return (
-        call.whole
-        and source.width == 1
-        and call.types.made.space.length == source.space.length
-        and VALUES in phase.wanted
-        and ORDER not in phase.wanted
-        and sorting.sorts_elements(source.dtype, descending=bool(phase.params[0]))
-    )
+    length = call.types.made.space.length
+    return call.whole and source.width == 1 and length == source.space.length
 
 
 class _Share:

@@ -97,9 +97,9 @@ def test_runs_are_sorted_and_merged_and_equal_keys_stay_in_order(dtype):
         runs, plain, low = [], [], 0
         for one in drawn:
             keys = np.array(one, dtype)
-            given = SortedRun(keys.copy(), np.arange(low, low + len(one)))
-            spare = SortedRun(np.empty_like(keys), np.empty(len(one), np.int64))
-            runs.append(sorting.sort_with_indices(given, spare, lambda: None))
+            order = np.empty(len(one), np.uint64)
+            sorting.find_order(keys, order)
+            runs.append(SortedRun(keys[order], order.astype(np.int64) + low))
             sorting.sort(keys)
             plain.append(SortedRun(keys))
             low += len(one)
@@ -111,6 +111,37 @@ def test_runs_are_sorted_and_merged_and_equal_keys_stay_in_order(dtype):
         assert [key for run in alone for key in run.keys] == everything[expected].tolist()
 
     check()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_the_order_is_stable(dtype):
+    width = 8 * np.dtype(dtype).itemsize
+    key = st.one_of(
+        st.integers(0, 2**width - 1),
+        st.integers(0, 9),
+        st.builds(lambda high, low: high << width - 3 | low, st.integers(0, 7), st.integers(0, 3)),
+    )
+
+    @given(st.lists(key, max_size=60))
+    def check(drawn):
+        keys, order = np.array(drawn, dtype), np.empty(len(drawn), np.uint64)
+        sorting.find_order(keys, order)
+        assert order.tolist() == np.argsort(keys, kind="stable").tolist()
+
+    check()
+
+
+@pytest.mark.parametrize("count", [1 << 10, 1 << 15])
+@pytest.mark.parametrize("low_bits", [2, 7, 20, 30])
+def test_the_order_of_keys_that_differ_in_their_last_bits_alone_is_stable(count, low_bits):
+    """At most so many bits are left where many others are equal, and two keys are far from them."""
+    rng = np.random.default_rng(count + low_bits)
+    keys = rng.integers(0, 1 << low_bits, count).astype(np.uint64) + np.uint64(1 << 40)
+    keys += rng.integers(0, 5, count).astype(np.uint64) << np.uint64(55)
+    keys[[3, 5]] = 0, (1 << 64) - 1
+    order = np.empty(count, np.uint64)
+    sorting.find_order(keys, order)
+    assert (order == np.argsort(keys, kind="stable")).all()
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.data())
