@@ -142,6 +142,40 @@ def sort_into(x: Array, out: Array, *, equal_zeros: bool = False) -> None:
             zeros[: np.count_nonzero(bits == _sign(x.dtype))] = -0.0
 
 
+_FEW_RANKS = 8
+"""So many are selected one by one; to sort all takes less time for more."""
+
+
+def at_ranks(x: Array, ranks: npt.NDArray[np.int64], room: Array) -> Array:
+    """The elements of ``x`` at ``ranks`` of the order of their keys; ``room`` for a copy of it."""
+    np.copyto(room, x)
+    different = np.unique(ranks)
+    if len(different) > _FEW_RANKS:
+        sort(room)
+    else:
+        _select(room, different)
+    found: Array = room[ranks]
+    if x.dtype.kind == "f":
+        found[np.isnan(found)] = np.nan  # keys tell no NaN from another
+        is_zero = found == 0
+        if is_zero.any():
+            bits = x.view(key_dtype(x.dtype))
+            below = np.count_nonzero(x < 0) + np.count_nonzero(bits == _sign(x.dtype))
+            found[is_zero] = np.where(ranks[is_zero] < below, -0.0, 0.0)
+    return found
+
+
+def _select(x: Array, ranks: npt.NDArray[np.int64]) -> None:
+    """Put at ascending ``ranks`` what a sort does. NumPy selects one rank in vector registers."""
+    if not len(ranks):
+        return
+    middle = len(ranks) // 2
+    rank = int(ranks[middle])
+    x.partition(rank)
+    _select(x[:rank], ranks[:middle])
+    _select(x[rank + 1 :], ranks[middle + 1 :] - (rank + 1))
+
+
 def find_order(keys: Array, order: npt.NDArray[np.uint64]) -> None:
     """Write to ``order`` where each key stands: ``np.argsort(keys, kind="stable")``.
 

@@ -432,7 +432,9 @@ def _index_dtype(phase: Phase) -> np.dtype[Any] | None:
 
 
 def leave_whole_run(phase: Phase) -> None:
-    """Sort this server's part."""
+    """Sort this server's part, unless it is the whole."""
+    if phase.call.whole:
+        return
     sort_part(phase, len(phase.inputs[0]), None, ranks=_ranks(phase))
 
 
@@ -447,12 +449,25 @@ def find_order_statistics(phase: Phase) -> None:
         lengths[server] = high - low
     last = source.space.length - 1
     ranks = np.broadcast_to(np.clip(given, 0, last), (len(given), source.width))
+    if phase.call.whole:
+        phase.results[0] = _at_ranks(phase, ranks).reshape(len(given), *source.row)
+        return
     dtype = sorting.key_dtype(source.dtype)
     runs = DistributedRuns(phase, lengths, source.width, dtype, _ranks(phase), few=_FEW_BYTES // 8)
     keys = runs.at(ranks).ravel()
     found = np.empty(len(keys), source.dtype)
     sorting.decode_keys(keys, found)
     phase.results[0] = found.reshape(len(given), *source.row)
+
+
+def _at_ranks(phase: Phase, ranks: Array) -> Array:
+    """What a table of one server holds at ``ranks``, of shape ``(ranks, columns)``."""
+    (x,) = phase.inputs
+    found, room = np.empty(ranks.shape, x.dtype), phase.scratch(len(x), x.dtype)
+    for number, column in enumerate(x.reshape(len(x), ranks.shape[1]).T):
+        found[:, number] = sorting.at_ranks(column, ranks[:, number], room)
+        phase.pause()
+    return found
 
 
 def _ranks(phase: Phase) -> int:

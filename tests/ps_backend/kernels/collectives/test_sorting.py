@@ -144,6 +144,15 @@ def test_the_order_of_keys_that_differ_in_their_last_bits_alone_is_stable(count,
     assert (order == np.argsort(keys, kind="stable")).all()
 
 
+@given(st.tuples(st.integers(1, 40), dtypes()).flatmap(lambda one: vectors(*one)), st.data())
+def test_what_is_at_ranks_has_the_bits_of_a_sort_of_keys(x, data):
+    ranks = np.array(data.draw(st.lists(st.integers(0, len(x) - 1), max_size=12)), np.int64)
+    keys, expected = np.sort(encoded(x)), np.empty_like(x)
+    sorting.decode_keys(keys, expected)
+    found = sorting.at_ranks(x, ranks, np.empty_like(x))
+    assert found.tobytes() == expected[ranks].tobytes()
+
+
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.data())
 def test_the_least_are_the_first_of_equal_ones(drawn, data):
     count = data.draw(st.integers(1, len(drawn)))
