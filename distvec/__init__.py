@@ -51,6 +51,7 @@ from distvec.array.statistics import (
     var,
 )
 from distvec.autodiff.functions import grad, hessian_product, value_and_grad
+from distvec.dashboard import metrics
 from distvec.diagnostics.profile import profile
 from distvec.durability.load import load
 from distvec.durability.save import save
@@ -128,6 +129,7 @@ __all__ = [
     "logsumexp",
     "matmul",
     "mean",
+    "metrics",
     "nan_to_num",
     "nanargmax",
     "nanargmin",

@@ -11,7 +11,9 @@ import difflib
 import json
 import math
 import re
+import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -23,13 +25,15 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from distvec import losses
+from distvec.dashboard import Dashboard
 from distvec.losses.loss import Loss
 from distvec.objectives.local import Objective
 from distvec.objectives.model import Model
 from distvec.row_files import FORMATS, Table, format_of, read_rows
 from optim import ElasticNet, State
+from ps_backend.client.status import ServerStatus
+from ps_backend.processes.cli import add_servers, asked_servers, run_command
 from ps_backend.processes.cli import command_parser as server_parser
-from ps_backend.processes.cli import run_command
 
 Floats = npt.NDArray[np.float64]
 
@@ -94,6 +98,7 @@ def command_parser() -> argparse.ArgumentParser:
     commands = next(
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     )
+    _add_dashboard(commands)
     _add_train(commands)
     for name, run, text in (
         ("predict", _predict, "Write the predictions of a model, one line for each row"),
@@ -121,6 +126,41 @@ def command_parser() -> argparse.ArgumentParser:
                 "standard error)",
             )
     return parser
+
+
+def _add_dashboard(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    dashboard = commands.add_parser(
+        "dashboard",
+        help="Show running servers on a web page",
+        description="Show running servers on a web page until Ctrl-C. The page is on this "
+        "machine's loopback\naddress, and the command prints its link. It does not change the "
+        "servers.\nThe page of a session shows more: Session.dashboard().",
+        epilog="example:\n  distvec dashboard 10.0.0.5:7070,10.0.0.6:7070 --token-file "
+        "/etc/distvec/token",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    dashboard.set_defaults(run=_dashboard)
+    add_servers(dashboard)
+    dashboard.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        help="Port of the page; 0 selects a free port (default: %(default)s)",
+    )
+
+
+def _dashboard(options: argparse.Namespace) -> int:
+    def ask() -> list[ServerStatus]:
+        return asked_servers(options, metrics=True)
+
+    ask()  # an error in the addresses or the token ends the command
+    with Dashboard.of_servers(ask, port=options.port) as page:
+        print(page, flush=True)
+        stop = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        while not stop.wait(1.0):
+            pass
+    return 0
 
 
 def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

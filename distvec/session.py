@@ -25,6 +25,7 @@ from distvec.array.repr import summary, table
 from distvec.array.selection import Selection
 from distvec.array.sequences import geomspace, logspace
 from distvec.autodiff.functions import hessian_product, value_and_grad
+from distvec.dashboard import Dashboard
 from distvec.durability.checkpoints import Checkpoint, Restored
 from distvec.durability.load import Loaded, load
 from distvec.durability.policy import Durability
@@ -116,6 +117,7 @@ class Session(SessionBase):
         self.names = Names(self, name)
         self.random = Random(self)
         self._owner = owner
+        self._dashboard: Dashboard | None = None
         self._closed = False
 
     def __reduce__(self) -> Any:
@@ -910,6 +912,72 @@ class Session(SessionBase):
             raise CheckpointIncomplete(f"{checkpoints.store.url} contains no checkpoint")
         return found
 
+    def dashboard(self, *, port: int = 0, allowed_hosts: Iterable[str] = ()) -> Dashboard:
+        """Show this session and its servers on a web page while they work.
+
+        Parameters
+        ----------
+        port : int, default 0
+            Port of the page on this machine's loopback address; 0 selects a free port.
+        allowed_hosts : iterable of str, optional
+            Further host names that may be in the browser's address, such as the name of a proxy.
+
+        Returns
+        -------
+        Dashboard
+            The page. Its ``url`` is the link; printing the object shows it.
+
+        Raises
+        ------
+        OSError
+            If the port is taken.
+
+        Notes
+        -----
+        While a browser shows the page, one status request per second goes to each server, and
+        each evaluation is measured by line of code. A second call returns the same page. The page
+        ends with the session; ``close`` ends it before.
+
+        Examples
+        --------
+        >>> with dv.local(2, in_process=True) as session:
+        ...     page = session.dashboard()
+        ...     print(page.url.startswith("http://127.0.0.1:"))
+        True
+        """
+        if self._closed:
+            raise PSError("the session is closed: it has no dashboard; open another session")
+        if self._dashboard is None or self._dashboard.is_closed:
+            self._dashboard = Dashboard.of_session(
+                self, self.durability, port=port, allowed_hosts=tuple(allowed_hosts)
+            )
+        return self._dashboard
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write the dashboard with its present state to an HTML file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file. It opens from disk in any browser, without a server or a network.
+
+        Notes
+        -----
+        It shows runs and lines of code since the dashboard was opened. Without a dashboard it shows
+        the arrays and the servers. One request per server. The file holds no token.
+
+        Examples
+        --------
+        >>> ps.report("run.html")
+        """
+        is_open = self._dashboard is not None and not self._dashboard.is_closed
+        page = self.dashboard()
+        try:
+            page.report(path)
+        finally:
+            if not is_open:
+                page.close()
+
     def publish(self, **arrays: DistArray | None) -> None:
         """Give arrays names, so that the next driver finds them if this process dies.
 
@@ -960,6 +1028,8 @@ class Session(SessionBase):
             )
         if not self._closed:
             self._closed = True
+            if self._dashboard is not None:
+                self._dashboard.close()
             self.durability.end()
             self.client.close(leave=True)
 
@@ -971,6 +1041,8 @@ class Session(SessionBase):
         if self._closed:
             return
         self._closed = True
+        if self._dashboard is not None:
+            self._dashboard.close()
         try:
             self.durability.end()
             self.client.close()

@@ -19,6 +19,7 @@ of files. Servers that `dv.local` or `PSContext` start need no command.
 ```shell
 distvec serve --port 7070 --memory 2g --token-file token
 distvec status 127.0.0.1:7070 --token-file token
+distvec dashboard 127.0.0.1:7070 --token-file token
 ```
 
 `distvec --version` prints the version, `distvec COMMAND --help` the options of a command. The exit

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 MODULES = (
     "distvec",
+    "distvec.dashboard",
     "distvec.spark",
     "distvec.spark.ml.classification",
     "distvec.spark.ml.clustering",

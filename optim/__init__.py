@@ -15,6 +15,7 @@ An objective must not modify the vector that it gets, nor later the gradient tha
 from optim.core.checkpoints.keeper import Corrupted, NotDurable
 from optim.core.problem import Problem
 from optim.core.result import Outcome, Record, Result, State
+from optim.core.run import observe
 from optim.core.solver import Solver
 from optim.eigenvalues import EigenPairs, largest_eigenpairs
 from optim.gradient.conjugate_gradient import ConjugateGradient
@@ -148,6 +149,7 @@ __all__ = [
     "hessian_product",
     "largest_eigenpairs",
     "minimize",
+    "observe",
     "with_l1",
     "with_l2",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import math
+import os
 import sys
 import time
 from collections import Counter
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from ps_backend.client import Counters
 
 _PACKAGE = str(Path(__file__).parents[1])
+_PACKAGES = (f"{_PACKAGE}{os.sep}", f"{Path(_PACKAGE).parent / 'optim'}{os.sep}")
 
 
 def call_site() -> str:
-    """``file:line`` of the innermost caller outside this package.
+    """``file:line`` of the innermost caller outside this package and ``optim``.
 
     Helpers of other libraries that only pass a call on are skipped where they set the local
     variable ``__tracebackhide__``, as pytest's convention has it.
@@ -34,7 +36,8 @@ def call_site() -> str:
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_PACKAGE) and "__tracebackhide__" not in frame.f_locals:
+        own = code.co_filename.startswith(_PACKAGES)
+        if not own and "__tracebackhide__" not in frame.f_locals:
             return f"{code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return "an unknown line"
@@ -108,6 +111,8 @@ class Profile:
     """Those of the call that is being measured."""
     measuring: bool = False
     """Whether a call is being measured right now; calls within it are part of it."""
+    keeps_plans: bool = True
+    """Whether ``plans`` has all of them, not only those of the call that is being measured."""
 
     @property
     def total(self) -> Cost:
@@ -119,7 +124,7 @@ class Profile:
 
     def __str__(self) -> str:
         rows = [
-            [_readable(site), *cost.cells()]
+            [readable_site(site), *cost.cells()]
             for site, cost in sorted(self.sites.items(), key=lambda item: -_duration(item[1]))
         ]
         table = [["call site", *_HEADINGS], *rows, ["total", *self.total.cells()]]
@@ -134,7 +139,7 @@ class Profile:
         """A line for each call site with several requests and each reason of these."""
         for site, counts in self.reasons.items():
             if counts.total() > 1:
-                yield f"{_readable(site).rstrip(':')}: {counts.total():,} programs"
+                yield f"{readable_site(site).rstrip(':')}: {counts.total():,} programs"
                 for reason, count in counts.most_common():
                     advice = f" ({reason.advice})" if reason.advice else ""
                     yield f"  {count:,}: {reason.text}{advice}"
@@ -188,8 +193,11 @@ def note_plan(template: Template, reason: Reason) -> None:
 
 
 def measured(counters: Counters) -> AbstractContextManager[None]:
-    """Count what happens inside for the active profile, if any, under the caller's line."""
-    found = _active.get()
+    """Count what happens inside under the caller's line: for the active profile, if any.
+
+    Else for that of the session, if somebody looks at it all the time.
+    """
+    found = _active.get() or counters.profile
     return nullcontext() if found is None or found.measuring else _Measured(found, counters)
 
 
@@ -199,12 +207,14 @@ class _Measured(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         self._profile.measuring = True
+        self._token = _active.set(self._profile)
         self._before = _snapshot(self._counters)
         self._plans, self._began = len(self._profile.plans), time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
         found = self._profile
         found.measuring = False
+        _active.reset(self._token)
         seconds = time.perf_counter() - self._began
         change = _snapshot(self._counters) - self._before
         sweeps, network, waited = change[:3]
@@ -225,6 +235,8 @@ class _Measured(AbstractContextManager[None]):
         found.sites.setdefault(site, Cost()).add(cost)
         found.reasons.setdefault(site, Counter()).update(found.pending)
         found.pending.clear()
+        if not found.keeps_plans:
+            found.plans.clear()
 
 
 def _snapshot(counters: Counters) -> npt.NDArray[np.float64]:
@@ -243,12 +255,12 @@ def _duration(cost: Cost) -> float:
     return cost.client + cost.wire + cost.server
 
 
-def _readable(site: str) -> str:
-    """The line's text beside its place."""
+def readable_site(site: str, longest: int = _LONGEST_SITE) -> str:
+    """The line's text beside its place; nothing of nothing."""
     path, _, line = site.rpartition(":")
     text = linecache.getline(path, int(line)).strip() if line.isdigit() else ""
     place = f"{Path(path).name}:{line}" if path else site
-    return f"{place}  {text}"[:_LONGEST_SITE]
+    return f"{place}  {text}"[:longest].strip()
 
 
 def bytes_text(size: float) -> str:

@@ -121,6 +121,8 @@ class Checkpoints:
         """Of keyed spaces the same."""
         self._start = start
         self._writing: Future[Checkpoint] | None = None
+        self.newest: tuple[float, Checkpoint] | None = None
+        """The last one that was written here, and the Unix time of its end."""
         self._beginning = threading.RLock()
         self._lock = threading.RLock()
 
@@ -243,7 +245,9 @@ class Checkpoints:
 
     def _written(self, task: _Task) -> Checkpoint:
         try:
-            return self._write(task)
+            written = self._write(task)
+            self.newest = time.time(), written
+            return written
         except StoreFailed:  # the next one may fit only due to the present files
             raise
         except BaseException:

@@ -210,6 +210,11 @@ class Durability:
         one.clear()
         del self._by_directory[one.store.url]
 
+    @property
+    def directories(self) -> list[Checkpoints]:
+        """The checkpoints in each directory that the session has used."""
+        return list(self._by_directory.values())
+
     def end(self) -> None:
         """Wait for what is being written; what only a next checkpoint would have used goes."""
         for one in self._by_directory.values():

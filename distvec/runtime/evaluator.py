@@ -54,6 +54,8 @@ class Evaluator:
         """How often an expanded inner product lost digits and was computed anew, directly."""
         self.holders = LiveValues(self.graph)
         """Who holds the values of nodes."""
+        self.sites: dict[int, str] | None = None
+        """By id of an array the line that made it, if somebody wants to see it."""
         self.counts: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
         """By node of a mask, how many of its elements are true, where that is known already."""
         self.chosen: weakref.WeakKeyDictionary[Node, RaggedSpace] = weakref.WeakKeyDictionary()
@@ -115,6 +117,8 @@ class Evaluator:
         if node.value is not None and node.on_client:
             return  # it holds no memory of the servers, and is not to be computed
         self.holders.add(array)
+        if self.sites is not None:
+            self.sites[id(array)] = call_site()
         if self._tracing:  # what a differentiated function made cannot be computed yet
             return
         slack, most = self._slack, self._slack * self.pending_nodes

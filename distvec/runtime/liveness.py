@@ -140,6 +140,10 @@ class LiveValues:
                     arrays[key] = now
         return found
 
+    def arrays(self) -> list[Holder]:
+        """All arrays that somebody holds."""
+        return self._alive(self._arrays)
+
     def pending(self) -> list[Node]:
         """Nodes without a value of arrays that a user holds, oldest first."""
         found = []

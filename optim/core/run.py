@@ -8,6 +8,7 @@ that were reported before are not reported again.
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 import sys
 import time
@@ -46,6 +47,42 @@ class Method(Protocol):
     def step(self, problem: Problem, state: State) -> State: ...
     def done(self, state: State) -> Outcome | None: ...
     def finish(self, problem: Problem, best: State, last: State) -> State: ...
+
+
+_OBSERVERS: list[Callable[[int, State], Any]] = []
+_RUNS = itertools.count(1)
+
+
+@contextmanager
+def observe(function: Callable[[int, State], Any]) -> Iterator[None]:
+    """Call a function with each state of every run in this process, for as long as it is entered.
+
+    Use it to log or draw runs that other code starts, such as the fits of estimators.
+
+    Parameters
+    ----------
+    function : callable
+        It is called with the number of the run in this process, 1 or more, and the state. Runs in
+        other threads call it from there. Its exceptions end the run.
+
+    Notes
+    -----
+    A run that goes back to a checkpoint repeats no state. The state keeps whole vectors: keep only
+    its numbers.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> with optim.observe(lambda run, state: seen.append(state.value)):
+    ...     result = optim.minimize(lambda x: (float(x @ x), 2 * x), [3.0, 4.0])
+    >>> seen[0], seen[-1] == result.fun
+    (25.0, True)
+    """
+    _OBSERVERS.append(function)
+    try:
+        yield
+    finally:
+        _OBSERVERS.remove(function)
 
 
 class Loop:
@@ -92,12 +129,14 @@ class Loop:
         A stall gives the last iteration's state once more, with its outcome. The first state is at
         the start, or at the checkpoint from which the run continues.
         """
-        first = True
+        first, number = True, next(_RUNS)
         while True:
             state = self._next_state()
             unseen_end = state.outcome is not None and not self._ended
             if first or unseen_end or state.iteration > self._reported:
                 first, self._ended = False, state.outcome is not None
+                for observer in tuple(_OBSERVERS):
+                    observer(number, state)
                 yield state
             if self.last is None:
                 continue  # The caller lost it while it was reported.

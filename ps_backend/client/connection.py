@@ -21,7 +21,7 @@ from ps_backend.client.fan_out import FanOut, Replies
 from ps_backend.client.programs import Dispatcher, Ended
 from ps_backend.client.requests import Messages, Requests
 from ps_backend.client.server_link import Diagnose, Message, Reopen, RetryPolicy, ServerLink
-from ps_backend.client.status import ServerStatus, decode_status
+from ps_backend.client.status import ServerStatus, ask_status, decode_status
 from ps_backend.errors import PSError, SessionFenced
 from ps_backend.transport import Transport
 from ps_backend.wire import ps_pb2 as pb
@@ -91,6 +91,9 @@ def take_over(
 
 
 _NUMBER_BITS = 63 - COUNTER_BITS
+
+
+_OBSERVER = RetryPolicy(5.0)
 
 
 class Connection:
@@ -189,6 +192,17 @@ class Connection:
         One message a server. Raises ``ServerLost``.
         """
         self._send(self._requests.to_all("renew"), recorded=False)
+
+    def observe(self) -> list[ServerStatus]:
+        """What each server holds, and its metrics, for who looks on from another thread.
+
+        One message a server, which the counters leave out. Awaits no program, so it raises no error
+        of one; ``ServerLost`` if a server does not answer within some seconds.
+        """
+        self._check_usable()
+        statuses = ask_status(self._transports, _OBSERVER, metrics=True)
+        ways = [transport.bulk_way for transport in self._transports]
+        return list(map(decode_status, self.addresses, statuses, ways))
 
     def status(self) -> list[ServerStatus]:
         """What each server holds. One message a server."""

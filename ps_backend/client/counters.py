@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 from ps_backend.program.sweep import Program
 
@@ -18,6 +19,8 @@ class Counters:
     def __init__(self, servers: int) -> None:
         self._lock = threading.RLock()  # also for a handler of a signal that interrupts here
         self._servers = servers
+        self.profile: Any = None
+        """A ``distvec.diagnostics.profile.Profile`` that measures each call of the session."""
         self.reset()
 
     def reset(self) -> None:

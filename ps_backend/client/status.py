@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import FanOut
 from ps_backend.client.requests import Requests
 from ps_backend.client.server_link import RetryPolicy, ServerLink
-from ps_backend.transport import GrpcTransport, Tls, tls_of
+from ps_backend.metrics import Sample
+from ps_backend.transport import GrpcTransport, Tls, Transport, tls_of
 from ps_backend.wire import ps_pb2 as pb
 
 
@@ -25,6 +27,20 @@ class HeldSession:
     """0 if it has none."""
     left: float
     """Of the lease, should no client of the session be heard of."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRequest:
+    """A request that took a server longer than a second."""
+
+    ended: float
+    """Unix time."""
+    command: str
+    seconds: float
+    nbytes: int
+    """Bytes of elements in the request and its reply."""
+    session: str
+    """The first characters of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +72,10 @@ class ServerStatus:
     """Functions of rows that its operator has loaded: names and signatures."""
     commands: tuple[str, ...] = ()
     """Commands that these modules have added."""
+    samples: tuple[Sample, ...] = ()
+    """The metrics, if they were asked for."""
+    slow: tuple[SlowRequest, ...] = ()
+    """The last slow requests, oldest first, if metrics were asked for."""
 
 
 def decode_status(address: str, message: pb.Status, bulk: str) -> ServerStatus:
@@ -79,7 +99,27 @@ def decode_status(address: str, message: pb.Status, bulk: str) -> ServerStatus:
         ),
         plugins=tuple((one.name, one.signature) for one in message.plugins),
         commands=tuple(message.commands),
+        samples=tuple(Sample(one.name, one.value, one.labels) for one in message.samples),
+        slow=tuple(
+            SlowRequest(one.ended, one.command, one.seconds, one.bytes, one.session)
+            for one in message.slow
+        ),
     )
+
+
+def ask_status(
+    transports: Sequence[Transport], retry: RetryPolicy, *, metrics: bool
+) -> list[pb.Status]:
+    """What the servers behind ``transports`` say of themselves, without a session."""
+    servers = len(transports)
+    counters = Counters(servers)
+    links = [
+        ServerLink(transport, k, counters, retry=retry, diagnose=None)
+        for k, transport in enumerate(transports)
+    ]
+    messages = Requests("", "", servers).to_all("status", metrics=metrics)
+    replies = FanOut(links, counters).send(messages, recorded=False)
+    return [replies[k].status for k in range(servers)]
 
 
 def server_status(
@@ -90,11 +130,13 @@ def server_status(
     tls_cert: str | Path | None = None,
     tls_key: str | Path | None = None,
     timeout: float = 5.0,
+    metrics: bool = False,
 ) -> list[ServerStatus]:
     """What running servers hold, without a session, and whether bulk data would reach them.
 
     One message each, and one more that asks for the port of bulk data.
 
+    ``metrics``: also their samples and slow requests.
     ``tls``, ``tls_cert`` and ``tls_key`` as of ``Client.connect``. Raises ``ServerLost`` if one
     cannot be reached in ``timeout`` seconds, or is reached and does not answer for five.
     """
@@ -102,16 +144,9 @@ def server_status(
     transports = [
         GrpcTransport(address, token=token, tls=trusted, near=False) for address in addresses
     ]
-    counters, retry = Counters(len(addresses)), RetryPolicy(timeout)
-    links = [
-        ServerLink(transport, k, counters, retry=retry, diagnose=None)
-        for k, transport in enumerate(transports)
-    ]
     try:
-        messages = Requests("", "", len(addresses)).to_all("status")
-        replies = FanOut(links, counters).send(messages, recorded=False)
+        statuses = ask_status(transports, RetryPolicy(timeout), metrics=metrics)
         ways = [transport.find_bulk_way() for transport in transports]
-        statuses = [replies[k].status for k in range(len(addresses))]
         return list(map(decode_status, addresses, statuses, ways))
     finally:
         for transport in transports:
@@ -140,6 +175,17 @@ def status_table(servers: Sequence[ServerStatus]) -> str:
             )
         )
     return "\n".join((_align_columns(rows), *_held_table(servers), *_added_table(servers)))
+
+
+def slow_table(servers: Sequence[ServerStatus]) -> str:
+    """An aligned table of slow requests, the newest last."""
+    rows = [("ended (UTC)", "server", "session", "request", "seconds", "bytes")]
+    found = [(one.ended, server.address, one) for server in servers for one in server.slow]
+    for ended, address, one in sorted(found, key=lambda row: row[:2]):
+        when = datetime.fromtimestamp(ended, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        seconds = f"{one.seconds:.2f}"
+        rows.append((when, address, one.session, one.command, seconds, _size(one.nbytes)))
+    return _align_columns(rows) if found else "no request took longer than a second"
 
 
 def _held_table(servers: Sequence[ServerStatus]) -> list[str]:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ps_backend.arguments import LEASE_SECONDS, Extensions, check_lease, parse_size
-from ps_backend.client.status import server_status, status_table
+from ps_backend.client.status import ServerStatus, server_status, slow_table, status_table
 from ps_backend.durability.stores import open_store, open_within
 from ps_backend.errors import PSError
+from ps_backend.processes.http_server import HttpServer, serve_health
 from ps_backend.processes.parent_watch import Supervision, supervision
 from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.endpoints.tls_identity import FileIdentity, Identity
@@ -116,6 +117,18 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "instead (default: any free port)",
     )
     network.add_argument(
+        "--http-port",
+        type=int,
+        metavar="PORT",
+        help="Port for /healthz, /readyz and /metrics (Prometheus), without a token; 0 selects a "
+        "free port (default: none)",
+    )
+    network.add_argument(
+        "--http-host",
+        metavar="HOST",
+        help="Address for --http-port (default: --host)",
+    )
+    network.add_argument(
         "--token-file",
         type=Path,
         metavar="FILE",
@@ -182,14 +195,24 @@ def _add_status(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     status.set_defaults(run=_status)
-    status.add_argument("addresses", help="Servers, as host:port,host:port,...")
+    add_servers(status)
     status.add_argument(
+        "--slow",
+        action="store_true",
+        help="Print the last requests that took longer than a second instead",
+    )
+
+
+def add_servers(command: argparse.ArgumentParser) -> None:
+    """Add the options of a command that asks running servers: see ``asked_servers``."""
+    command.add_argument("addresses", help="Servers, as host:port,host:port,...")
+    command.add_argument(
         "--token-file",
         type=Path,
         metavar="FILE",
         help="File with the servers' token (default: no token)",
     )
-    tls = status.add_argument_group("TLS (all files are PEM)")
+    tls = command.add_argument_group("TLS (all files are PEM)")
     tls.add_argument(
         "--tls",
         type=Path,
@@ -222,6 +245,7 @@ def _serve(options: argparse.Namespace) -> int:
     else:
         token, token_file = _token(options.token_file)
     life = Incarnation() if supervised is None else supervised.life
+    http: HttpServer | None = None
     try:
         server = Server(
             Service(
@@ -238,13 +262,21 @@ def _serve(options: argparse.Namespace) -> int:
             token=token,
             identity=_identity(options) if supervised is None else supervised.identity,
         )
+        if options.http_port is not None:
+            host = options.host if options.http_host is None else options.http_host
+            http = serve_health(server.service, host, options.http_port)
         server.start()
         _announce(server.address, token_file, supervised)
+        if http is not None:
+            print(f"health and metrics at http://{http.address}/metrics", flush=True)
         # Python sees a signal that another thread got only in between.
         while not stop.wait(1.0):
             pass
+        server.service.ready = False
         server.stop()
     finally:
+        if http is not None:
+            http.close()
         if token_file is not None and token_file != options.token_file:
             token_file.unlink(missing_ok=True)
     return 0
@@ -318,9 +350,17 @@ def read_token(file: Path) -> str:
     return token
 
 
-def _status(options: argparse.Namespace) -> int:
+def asked_servers(options: argparse.Namespace, *, metrics: bool) -> list[ServerStatus]:
+    """The status of the servers that the options of ``add_servers`` name."""
     token = read_token(options.token_file) if options.token_file is not None else None
     addresses = [address.strip() for address in options.addresses.split(",") if address.strip()]
     tls, own, key = options.tls, options.tls_cert, options.tls_key
-    print(status_table(server_status(addresses, token=token, tls=tls, tls_cert=own, tls_key=key)))
+    return server_status(
+        addresses, token=token, tls=tls, tls_cert=own, tls_key=key, metrics=metrics
+    )
+
+
+def _status(options: argparse.Namespace) -> int:
+    servers = asked_servers(options, metrics=options.slow)
+    print(slow_table(servers) if options.slow else status_table(servers))
     return 0

@@ -23,6 +23,10 @@ class FairLock:
     def __init__(self) -> None:
         self.stopped = False
         """Whether all programs are to end as soon as they look up, and those to come."""
+        self.waits = 0
+        """How often a program waited for its turn."""
+        self.wait_seconds = 0.0
+        """For how long, in all."""
         self._busy = False
         self._line: dict[object, deque[threading.Lock]] = {}  # by session, the next one first
         self._lock = threading.Lock()
@@ -39,6 +43,12 @@ class FairLock:
         """Does anybody wait for a turn?"""
         return bool(self._line)
 
+    @property
+    def queued(self) -> int:
+        """How many programs wait for a turn."""
+        with self._lock:
+            return sum(map(len, self._line.values()))
+
     def take(self, who: object) -> None:
         """Wait until it is the turn of ``who``."""
         with self._lock:
@@ -48,7 +58,11 @@ class FairLock:
             gate = threading.Lock()
             gate.acquire()
             self._line.setdefault(who, deque()).append(gate)
+        began = time.monotonic()
         gate.acquire()  # whoever opens it hands the turn over
+        with self._lock:
+            self.waits += 1
+            self.wait_seconds += time.monotonic() - began
 
     def give(self) -> None:
         """Hand the turn over."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -16,15 +16,18 @@ import numpy.typing as npt
 
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget
 from ps_backend.durability.stores import Store, open_store
-from ps_backend.errors import EpochFenced, PSError
+from ps_backend.errors import EpochFenced, OutOfBudget, PSError
+from ps_backend.kernels.reproducible import digests
+from ps_backend.metrics import Sample, escape_label
 from ps_backend.program.sweep import SweepCall
 from ps_backend.server.bounds import verify_sender
 from ps_backend.server.commands.command import Command, Payload, Response
 from ps_backend.server.commands.programs import run_small
 from ps_backend.server.commands.table import BUILT_IN, NAMED, load, table_of
 from ps_backend.server.fair_lock import FairLock
+from ps_backend.server.meters import SLOW_SECONDS, Meters, process_samples
 from ps_backend.server.peers import Peers
-from ps_backend.server.sessions import Host, ServerSession, Sessions
+from ps_backend.server.sessions import VERSION, Host, ServerSession, Sessions
 from ps_backend.server.state.barriers import WaitingRoom
 from ps_backend.server.state.memory import Memory
 from ps_backend.wire import ps_pb2 as pb
@@ -76,6 +79,8 @@ class Incarnation:
 
 _LOG = logging.getLogger(__name__)
 
+_OF_SERVER = frozenset(("open", "close", "status"))
+"""Requests that are no command of a session."""
 _EXPECTED = (PSError, ValueError, TypeError, IndexError, NotImplementedError, MemoryError)
 
 
@@ -103,11 +108,15 @@ class Service:
         """
         self.life = Incarnation() if life is None else life
         self.memory = Memory(default_budget(1) if memory is None else memory)
+        self.meters = Meters()
+        self.ready = True
+        """Whether it takes requests: not once it ends."""
         self.peers = Peers()
         """The other servers, as those of a session fetch from each other."""
         loaded = load(extensions.plugins)
         self._host = Host(
             self.memory,
+            self.meters,
             WaitingRoom(),
             FairLock(),
             self.peers,
@@ -139,12 +148,20 @@ class Service:
                 command.verify(request, message)
                 response = self._of_session(command, request, payload)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client hears of it
-            response = Response(_failure(error))
+            response = Response(self._failure(error))
         ended = time.monotonic()
         if ended > life.until:  # the process was stopped meanwhile
-            response = Response(_failure(life.ended()))
-        if command is None or not command.waits:
-            response.reply.seconds = ended - began
+            response = Response(self._failure(life.ended()))
+        waits, reply, seconds = command is not None and command.waits, response.reply, ended - began
+        if command is None and message not in _OF_SERVER:
+            name = "unknown"
+        failed = reply.HasField("error")
+        self.meters.count(name, seconds, payload.size, reply.payload, failed=failed, waits=waits)
+        if not waits:
+            reply.seconds = seconds
+            if seconds > SLOW_SECONDS:
+                size = payload.size + reply.payload
+                self.meters.note_slow(name, seconds, size, request.session)
         return response
 
     def _check_life(self, request: pb.Request, now: float) -> None:
@@ -166,7 +183,10 @@ class Service:
                 self.sessions.close(request)
                 return pb.Reply()
             case "status":
-                return pb.Reply(status=self.sessions.status(request))
+                status = self.sessions.status(request)
+                if request.status.metrics:
+                    self._add_metrics(status)
+                return pb.Reply(status=status)
             case "custom":
                 raise PSError(
                     f"this server has no command {request.custom.name[:40]!r}: load its module "
@@ -203,7 +223,7 @@ class Service:
             except (UnknownSweep, UnknownView, PayloadBroken, Abandoned) as error:
                 return _encode_error(error), False  # the client will repeat it, in full
             except Exception as error:  # noqa: BLE001 - as in handle
-                return _failure(error), True
+                return self._failure(error), True
 
         return session.reply_log(request.client).once(request.sequence, request.settled, run)
 
@@ -227,8 +247,11 @@ class Service:
         if not found:
             return []
         session.rounds.settle()
+        began = time.monotonic()
         with session.lease:
-            return run_small(session, found)
+            partials = run_small(session, found)
+        self.meters.count("run", time.monotonic() - began, 0, 0, failed=False, waits=False)
+        return partials
 
     def attached(self, request: pb.Request) -> dict[str, object]:
         """What is held for the clients of a session; raises unless the sender is one of them."""
@@ -249,19 +272,60 @@ class Service:
         """What this server holds right now."""
         return self.sessions.status()
 
+    def _add_metrics(self, status: pb.Status) -> None:
+        for one in self.samples():
+            status.samples.add(name=one.name, value=one.value, labels=one.labels)
+        for slow in self.meters.slow:
+            status.slow.add(
+                ended=slow.ended,
+                command=slow.command,
+                seconds=slow.seconds,
+                bytes=slow.nbytes,
+                session=slow.session,
+            )
+
+    def samples(self) -> Iterator[Sample]:
+        """The metrics of this server: those of ``ps_backend.metrics.SERVER``."""
+        yield from self.meters.samples()
+        turns, memory = self._host.fair_lock, self.memory
+        yield Sample("distvec_turn_waits_total", turns.waits)
+        yield Sample("distvec_turn_wait_seconds_total", turns.wait_seconds)
+        yield Sample("distvec_turns_queued", turns.queued)
+        yield Sample("distvec_waiting", self._host.room.waiting)
+        for kind in ("used", "kept", "peak"):
+            yield Sample("distvec_memory_bytes", getattr(memory, kind), f'kind="{kind}"')
+        yield Sample("distvec_memory_budget_bytes", memory.budget)
+        yield Sample("distvec_memory_refused_total", memory.refused)
+        sessions = self.sessions.all()
+        yield Sample("distvec_buffers", sum(len(one.store) for one in sessions))
+        spaces = [space for one in sessions for space in list(one.keyed.by_number.values())]
+        yield Sample("distvec_keys", sum(len(space.index) for space in spaces))
+        yield Sample("distvec_sessions", len(sessions))
+        left = min((one.lease.left for one in sessions), default=math.inf)
+        yield Sample("distvec_session_lease_min_seconds", left)
+        yield Sample("distvec_incarnation", self.life.number)
+        yield Sample("distvec_ready", self.ready)
+        build = {"version": VERSION, "bits": digests().bits, "functions": digests().functions}
+        labels = ",".join(f'{name}="{escape_label(text)}"' for name, text in build.items())
+        yield Sample("distvec_build_info", 1, labels)
+        yield from process_samples(self.sessions.started_at)
+
+    def _failure(self, error: Exception) -> pb.Reply:
+        if isinstance(error, OutOfBudget):
+            self.meters.note_event("out_of_budget")
+        if not isinstance(error, _EXPECTED):
+            self.meters.note_event("internal_error")
+            _LOG.error("a request failed", exc_info=error)
+        return _encode_error(error)
+
     def end_waits(self) -> None:
         """Answer all that wait or compute, with what there is; from now on nothing does."""
+        self.ready = False
         self._host.room.close()
         self._host.fair_lock.stopped = True
         for session in self.sessions.all():
             session.barriers.wake_all()
         self.peers.close()
-
-
-def _failure(error: Exception) -> pb.Reply:
-    if not isinstance(error, _EXPECTED):
-        _LOG.error("a request failed", exc_info=error)
-    return _encode_error(error)
 
 
 def _encode_error(error: Exception) -> pb.Reply:

@@ -35,6 +35,7 @@ from ps_backend.program.spaces import Space
 from ps_backend.program.sweep import Sweep
 from ps_backend.program.types import Row, dtype_of, stored_type
 from ps_backend.server.fair_lock import FairLock
+from ps_backend.server.meters import Meters
 from ps_backend.server.peers import Peers
 from ps_backend.server.reply_log import ReplyLog
 from ps_backend.server.state.barriers import Barriers, WaitingRoom
@@ -176,6 +177,7 @@ class Host:
     """What the sessions of a server share."""
 
     memory: Memory
+    meters: Meters
     room: WaitingRoom
     fair_lock: FairLock
     peers: Peers
@@ -336,7 +338,9 @@ class ServerSession:
         known = self._kernels.get((sweep.digest, space.length))
         if known is not None:
             return known[0]
+        began = time.monotonic()
         kernel = compile_sweep(sweep, space.length, self.host.extensions.engine)
+        self.host.meters.note_compiled(time.monotonic() - began)
         with suppress(OutOfBudget):  # else it is looked up again
             kept = self._memory.reserve(_KERNEL_BYTES * len(sweep.types), "a kernel")
             _remember(self._kernels, (sweep.digest, space.length), (kernel, kept))
@@ -409,6 +413,8 @@ class Sessions:
         self.instance = uuid.uuid4().hex
         self._host, self._lease = host, lease
         self._started = time.monotonic()
+        self.started_at = time.time()
+        """Unix time."""
         self._expired: dict[str, float] = {}  # names of sessions, and their leases
         self._sessions: dict[str, ServerSession] = {}
         self._lock = threading.Lock()
@@ -499,6 +505,7 @@ class Sessions:
                     body.first_number,
                     Lease(lease),
                 )
+                self._host.meters.note_event("session_opened")
                 if body.again:
                     self._sessions[request.session].store.lost_buffers = LostBuffers()
             session = self.get(request.session)
@@ -579,6 +586,7 @@ class Sessions:
                 del self._expired[next(iter(self._expired))]
             self._expired[session.name] = session.lease.seconds
             del self._sessions[session.name]
+        self._host.meters.note_event("session_expired")
         _LOG.warning("the lease of session %s ran out", session.name[:8])
         self._end(session)
 

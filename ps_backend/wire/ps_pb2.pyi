@@ -86,7 +86,7 @@ class Request(_message.Message):
     nothing: Nothing
     open: Open
     close: Close
-    status: Nothing
+    status: StatusQuery
     wait: Wait
     renew: Nothing
     cancel: Cancel
@@ -110,7 +110,7 @@ class Request(_message.Message):
     segment: Segment
     key: bytes
     life: int
-    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., contribute: _Optional[_Union[Contribute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[Nothing, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., copy_rows: _Optional[_Union[CopyRows, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., contribute: _Optional[_Union[Contribute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[StatusQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., copy_rows: _Optional[_Union[CopyRows, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
 
 class Reply(_message.Message):
     __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "publications", "keyed", "chunk")
@@ -161,6 +161,12 @@ class Error(_message.Message):
 class Nothing(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class StatusQuery(_message.Message):
+    __slots__ = ("metrics",)
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    metrics: bool
+    def __init__(self, metrics: bool = ...) -> None: ...
 
 class Cancel(_message.Message):
     __slots__ = ("sequence",)
@@ -285,7 +291,7 @@ class Close(_message.Message):
     def __init__(self, session: bool = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid", "held", "bits", "functions", "plugins", "commands")
+    __slots__ = ("instance", "version", "buffers", "used", "peak", "budget", "sessions", "uptime", "pid", "held", "bits", "functions", "plugins", "commands", "samples", "slow")
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
@@ -300,6 +306,8 @@ class Status(_message.Message):
     FUNCTIONS_FIELD_NUMBER: _ClassVar[int]
     PLUGINS_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    SLOW_FIELD_NUMBER: _ClassVar[int]
     instance: str
     version: str
     buffers: int
@@ -314,7 +322,33 @@ class Status(_message.Message):
     functions: str
     plugins: _containers.RepeatedCompositeFieldContainer[Plugin]
     commands: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., bits: _Optional[str] = ..., functions: _Optional[str] = ..., plugins: _Optional[_Iterable[_Union[Plugin, _Mapping]]] = ..., commands: _Optional[_Iterable[str]] = ...) -> None: ...
+    samples: _containers.RepeatedCompositeFieldContainer[Sample]
+    slow: _containers.RepeatedCompositeFieldContainer[SlowRequest]
+    def __init__(self, instance: _Optional[str] = ..., version: _Optional[str] = ..., buffers: _Optional[int] = ..., used: _Optional[int] = ..., peak: _Optional[int] = ..., budget: _Optional[int] = ..., sessions: _Optional[int] = ..., uptime: _Optional[float] = ..., pid: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., bits: _Optional[str] = ..., functions: _Optional[str] = ..., plugins: _Optional[_Iterable[_Union[Plugin, _Mapping]]] = ..., commands: _Optional[_Iterable[str]] = ..., samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., slow: _Optional[_Iterable[_Union[SlowRequest, _Mapping]]] = ...) -> None: ...
+
+class Sample(_message.Message):
+    __slots__ = ("name", "value", "labels")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: float
+    labels: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., labels: _Optional[str] = ...) -> None: ...
+
+class SlowRequest(_message.Message):
+    __slots__ = ("ended", "command", "seconds", "bytes", "session")
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    ended: float
+    command: str
+    seconds: float
+    bytes: int
+    session: str
+    def __init__(self, ended: _Optional[float] = ..., command: _Optional[str] = ..., seconds: _Optional[float] = ..., bytes: _Optional[int] = ..., session: _Optional[str] = ...) -> None: ...
 
 class Plugin(_message.Message):
     __slots__ = ("name", "signature")

@@ -35,6 +35,9 @@ class WaitingRoom:
     def __init__(self, places: int = MOST_WAITING) -> None:
         self._places = threading.BoundedSemaphore(places)
         self._closed = False
+        self._lock = threading.Lock()
+        self.waiting = 0
+        """How many requests wait now."""
 
     def wait(
         self, condition: threading.Condition, happened: Callable[[], bool], seconds: float
@@ -45,11 +48,15 @@ class WaitingRoom:
         """
         if not self._places.acquire(blocking=False):
             raise Crowded("too many requests are waiting on this server; ask again later")
+        with self._lock:
+            self.waiting += 1
         try:
             condition.wait_for(
                 lambda: self._closed or happened(), min(seconds, LONGEST_WAIT_SECONDS)
             )
         finally:
+            with self._lock:
+                self.waiting -= 1
             self._places.release()
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ def share_one_heap() -> None:
         _c_library().mallopt(_ARENA_MAX, 1)  # type: ignore[union-attr]
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     """Memory that this process has, by Linux; else 0."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -123,6 +123,8 @@ class Memory:
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.peak = 0
+        self.refused = 0
+        """How many requests were refused for want of memory."""
         self._used = 0
         self._kept: list[tuple[float, npt.NDArray[np.uint8]]] = []
         """Oldest first, with the moments since when."""
@@ -185,6 +187,7 @@ class Memory:
 
     def _refuse(self, needed: int, what: str) -> None:
         if self._used + needed > self.budget:
+            self.refused += 1
             raise OutOfBudget(
                 f"{what} needs {needed} bytes, but {self._used} of the allowed {self.budget} "
                 f"are in use; free arrays, use more servers, or start them with more --memory"
@@ -214,7 +217,7 @@ class Memory:
 
     def _trim(self, counted: int) -> None:
         """Trim the heap where memory was taken or freed, and that is over, or goes on for long."""
-        resident = _resident_bytes()
+        resident = resident_bytes()
         least = max(_STIR_BYTES, counted // _STIR_PART)
         before, self._seen = self._seen, (resident, counted)
         stirs = abs(resident - before[0]) > least or abs(counted - before[1]) > least
@@ -225,7 +228,7 @@ class Memory:
         if self._stirred and self._now >= self._trimmed + pause:
             _trim_heap()
             self._stirred, self._trimmed = False, self._now
-            self._seen = _resident_bytes(), counted
+            self._seen = resident_bytes(), counted
 
     def _reuse(self, size: int) -> npt.NDArray[np.uint8] | None:
         for place in range(len(self._kept) - 1, -1, -1):  # newest first: likeliest in cache

@@ -1,0 +1,313 @@
+"""The state that the page shows: of a driver and its session, or of servers alone.
+
+One thread samples the servers, each second while somebody looks and seldom else.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+from distvec.array.core.handle import SessionBase
+from distvec.dashboard.events import Events
+from distvec.dashboard.runs import Runs
+from distvec.dashboard.series import Series
+from distvec.dashboard.servers import MOST_SERVERS, Servers
+from distvec.diagnostics.profile import Cost, Profile, readable_site
+from distvec.durability.policy import Durability
+from optim import observe
+from ps_backend.client.status import ServerStatus
+from ps_backend.metrics import Sample
+from ps_backend.program.types import ArrayType
+
+LOOK_SECONDS = 1.0
+IDLE_SECONDS = 15.0
+"""Between two samples while nobody looks."""
+_PATIENCE = 5.0
+"""Who has asked within so many seconds looks."""
+_PARTS = ("client", "wire", "server")
+_MOST_ARRAYS = 50
+_MOST_LINES = 50
+_LONGEST_SITE = 120
+_MOST_SITES = 4096
+
+Json = dict[str, Any]
+
+
+class Source(Protocol):
+    """What the page shows besides the servers."""
+
+    title: str
+
+    def open(self) -> None:
+        """Begin to note what happens."""
+
+    def sample(self, now: float) -> None:
+        """Called about once a second while somebody looks."""
+
+    def state(self, since: float) -> Json:
+        """As JSON has it, with the points after ``since``."""
+
+    def samples(self) -> Iterator[Sample]:
+        """Metrics."""
+
+    def close(self) -> None:
+        """Note no more."""
+
+
+class ServersAlone:
+    """Of servers without a driver there is nothing else to show."""
+
+    title = "parameter servers"
+
+    def open(self) -> None:
+        """As of ``Source``."""
+
+    def sample(self, now: float) -> None:
+        """As of ``Source``."""
+
+    def state(self, since: float) -> Json:
+        """As of ``Source``."""
+        return {"driver": False}
+
+    def samples(self) -> Iterator[Sample]:
+        """As of ``Source``."""
+        return iter(())
+
+    def close(self) -> None:
+        """As of ``Source``."""
+
+
+class DriverSource:
+    """A session, and the runs of solvers in its process."""
+
+    def __init__(self, session: SessionBase, durability: Durability, events: Events) -> None:
+        self.title = repr(session).strip("<>")
+        self._session, self._durability, self._events = session, durability, events
+        self._runs, self._profile = Runs(), Profile(keeps_plans=False)
+        self._parts = Series(*_PARTS, "other")
+        self._before: tuple[float, Cost] = time.time(), Cost()
+        self._owed = [0.0] * len(_PARTS)
+        self._open = ExitStack()
+
+    def open(self) -> None:
+        """Observe runs, lines and arrays, and listen to the log."""
+        self._session.counters.profile = self._profile
+        self._session.sites = {}
+        self._open.enter_context(observe(self._runs.note))
+        self._open.callback(self._events.close)
+        self._events.open()
+
+    def close(self) -> None:
+        """Observe no more."""
+        self._session.counters.profile = None
+        self._session.sites = None
+        self._open.close()
+
+    def sample(self, now: float) -> None:
+        """Note the part of the time since the last sample that went to each place."""
+        (then, old), total = self._before, self._profile.total
+        self._before = now, total
+        passed = max(now - then, 1e-9)
+        for k, name in enumerate(_PARTS):
+            self._owed[k] += max(0.0, getattr(total, name) - getattr(old, name))
+        # A call is known at its end, and may have taken longer than the time between two samples.
+        share = min(1.0, passed / max(sum(self._owed), 1e-9))
+        parts = [share * seconds for seconds in self._owed]
+        self._owed = [seconds - part for seconds, part in zip(self._owed, parts, strict=True)]
+        shares = [part / passed for part in parts]
+        self._parts.add(now, *shares, max(0.0, 1.0 - sum(shares)))
+
+    def state(self, since: float) -> Json:
+        """The runs, lines, arrays, checkpoints and counters."""
+        return {
+            "driver": True,
+            "runs": self._runs.state(since),
+            "time": self._parts.since(since),
+            "lines": self._lines(),
+            **self._arrays(),
+            "durability": self._checkpoints(),
+            "counters": self._session.counters.snapshot(),
+        }
+
+    def samples(self) -> Iterator[Sample]:
+        """The metrics of ``ps_backend.metrics.DRIVER``."""
+        counters = self._session.counters
+        yield Sample("distvec_driver_messages_total", counters.messages)
+        yield Sample("distvec_driver_programs_total", counters.programs)
+        yield Sample("distvec_driver_sweeps_total", counters.sweeps)
+        for way in ("sent", "received"):
+            size = getattr(counters, f"bytes_{way}")
+            yield Sample("distvec_driver_bytes_total", size, f'direction="{way}"')
+        yield Sample("distvec_driver_wait_seconds_total", counters.seconds_waited)
+        yield Sample("distvec_driver_iterations_total", self._runs.iterations)
+        run = self._runs.newest
+        if run is not None:
+            yield Sample("distvec_driver_objective", run.value)
+            yield Sample("distvec_driver_gradient_norm", run.gradient_norm)
+        for level in ("warning", "error"):
+            count = self._events.counts[level]
+            yield Sample("distvec_driver_events_total", count, f'level="{level}"')
+
+    def _lines(self) -> list[Json]:
+        """The costliest lines of code, and why their programs were requests of their own."""
+        found = list(self._profile.sites.items())  # a copy: other threads add lines
+        found.sort(key=lambda item: -_seconds(item[1]))
+        return [
+            {
+                "site": readable_site(site, _LONGEST_SITE),
+                "reasons": self._reasons(site),
+                **vars(cost),
+            }
+            for site, cost in found[:_MOST_LINES]
+        ]
+
+    def _reasons(self, site: str) -> list[Json]:
+        reasons = self._profile.reasons.get(site, Counter())
+        return [
+            {"count": count, "text": reason.text, "advice": reason.advice}
+            for reason, count in reasons.most_common()
+        ]
+
+    def _arrays(self) -> Json:
+        """The largest arrays on the servers, by the line that made them."""
+        session = self._session
+        found: dict[int, Json] = {}
+        sites = session.sites if session.sites is not None else {}
+        alive = session.holders.arrays()
+        for array in alive:
+            node = array.node
+            if node.on_client or not isinstance(node.type, ArrayType):
+                continue
+            key = node.value.id if node.known else id(node)
+            row = found.setdefault(key, _array_row(node, session.client.servers))
+            row["holders"] += 1
+            row["site"] = row["site"] or readable_site(sites.get(id(array), ""), _LONGEST_SITE)
+        if len(sites) > _MOST_SITES:  # of arrays that are gone
+            ids = {id(array) for array in alive}
+            for key in [key for key in list(sites) if key not in ids]:
+                sites.pop(key, None)
+        stored = [row for row in found.values() if row["stored"]]
+        names = self._published()
+        for key, row in found.items():
+            row["name"] = names.get(key, "")
+        rows = sorted(found.values(), key=lambda row: -row["bytes"])
+        return {
+            "arrays": rows[:_MOST_ARRAYS],
+            "arrays_count": len(rows),
+            "arrays_bytes": sum(row["bytes"] for row in stored),
+        }
+
+    def _published(self) -> Mapping[int, str]:
+        names = getattr(self._session, "names", {})
+        return {
+            array.node.value.id: name
+            for name in list(names)
+            if (array := names[name]).node.known and not array.node.on_client
+        }
+
+    def _checkpoints(self) -> Json:
+        found = []
+        for one in self._durability.directories:
+            row: Json = {"directory": one.store.url, "writing": one.is_writing}
+            if one.newest is not None:
+                ended, newest = one.newest
+                row |= {
+                    "path": newest.path,
+                    "number": newest.number,
+                    "arrays": newest.arrays,
+                    "bytes": newest.nbytes,
+                    "seconds": newest.seconds,
+                    "ended": ended,
+                }
+            found.append(row)
+        return {"level": self._durability.level, "directories": found}
+
+
+def _array_row(node: Any, servers: int) -> Json:
+    type = node.type
+    row_bytes = type.width * type.dtype.itemsize
+    shares = []
+    for server in range(min(servers, MOST_SERVERS)):
+        low, high = type.space.range_of(server, servers)
+        shares.append((high - low) * row_bytes)
+    return {
+        "dtype": str(type.dtype),
+        "shape": list(type.shape),
+        "bytes": type.nbytes,
+        "stored": node.known,
+        "holders": 0,
+        "site": "",
+        "name": "",
+        "shares": shares,
+    }
+
+
+def _seconds(cost: Cost) -> float:
+    return cost.client + cost.wire + cost.server
+
+
+class Collector:
+    """Samples the servers, and has the state for the page. Thread-safe."""
+
+    def __init__(
+        self, source: Source, ask: Callable[[], Sequence[ServerStatus]], events: Events
+    ) -> None:
+        self.source, self.events = source, events
+        self._servers = Servers(ask, events)
+        self._began = time.time()
+        self._asked = 0.0
+        self._wake = threading.Event()
+        self._ending = False
+        self._lock = threading.Lock()
+        source.open()
+        self._thread = threading.Thread(target=self._run, name="distvec-dashboard", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Sample no more. Idempotent."""
+        if not self._ending:
+            self._ending = True
+            self._wake.set()
+            self._thread.join()
+            self.source.close()
+
+    def _run(self) -> None:
+        while not self._ending:
+            self.sample()
+            looks = time.monotonic() - self._asked < _PATIENCE
+            self._wake.wait(LOOK_SECONDS if looks else IDLE_SECONDS)
+            self._wake.clear()
+
+    def sample(self) -> None:
+        """Take one sample now."""
+        with self._lock:
+            self._servers.sample()
+            self.source.sample(time.time())
+
+    def state(self, since: float = 0.0) -> Json:
+        """What the page shows; of what has a time only that after ``since``."""
+        idle = time.monotonic() - self._asked > _PATIENCE
+        self._asked = time.monotonic()
+        if idle:
+            self._wake.set()  # who begins to look waits for no sample
+        with self._lock:
+            servers = self._servers
+            return {
+                "title": self.source.title,
+                "now": time.time(),
+                "began": self._began,
+                "error": servers.error,
+                "alarms": servers.alarms,
+                "servers": servers.rows[:MOST_SERVERS],
+                "servers_count": len(servers.rows),
+                "history": servers.series.since(since),
+                "sessions": servers.held[:MOST_SERVERS],
+                "slow": servers.slow,
+                "events": self.events.since(since),
+                **self.source.state(since),
+            }
