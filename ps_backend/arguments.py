@@ -6,14 +6,14 @@ import argparse
 import ipaddress
 import math
 import operator
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ps_backend.machine import usable_cores, usable_memory
 
 LEASE_SECONDS = 600.0
 """Of a session, unless its client or its server says otherwise."""
@@ -114,7 +114,7 @@ def whole_count(servers: object) -> int:
 
 def server_count(servers: object) -> int:
     """The same, that one machine can bear."""
-    count, most = whole_count(servers), max(64, 16 * (os.cpu_count() or 1))
+    count, most = whole_count(servers), max(64, 16 * usable_cores())
     if count > most:
         raise ValueError(f"servers must be {most} at most on this machine, got {count}")
     return count
@@ -185,19 +185,6 @@ def check_choice(given: str, allowed: tuple[str, ...], name: str) -> None:
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-def physical_memory() -> int:
-    """Bytes of memory that this process may use: of the machine, or of its container if less."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        try:
-            limit = Path("/sys/fs/cgroup", name).read_text().strip()
-        except OSError:
-            continue
-        if limit.isdigit():
-            total = min(total, int(limit))
-    return total
-
-
 def parse_size(size: int | str) -> int:
     """Bytes in ``"512m"``, ``"2g"``, ``"1.5GiB"`` or ``4096``; units are powers of 1024."""
     how = "write it in bytes, or like '512m' or '2g'"
@@ -218,4 +205,4 @@ def parse_size(size: int | str) -> int:
 
 def default_budget(servers: int) -> int:
     """Bytes for one of ``servers`` servers on this machine: 80 % of the memory in equal shares."""
-    return physical_memory() * 4 // 5 // servers
+    return usable_memory() * 4 // 5 // servers

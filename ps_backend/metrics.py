@@ -65,7 +65,7 @@ SERVER = _table(
     Metric(
         "distvec_memory_bytes",
         "gauge",
-        "Memory by kind: used by arrays and requests, kept for reuse, the peak of used.",
+        "Memory by kind: used by arrays and requests, kept for reuse, peak of used.",
         ("kind",),
     ),
     Metric("distvec_memory_budget_bytes", "gauge", "The limit of used memory."),

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from heapq import nlargest
 from typing import Any, Protocol
 
 from distvec.array.core.handle import SessionBase
@@ -19,6 +20,7 @@ from distvec.dashboard.series import Series
 from distvec.dashboard.servers import MOST_SERVERS, Servers
 from distvec.diagnostics.profile import Cost, Profile, readable_site
 from distvec.durability.policy import Durability
+from distvec.runtime.liveness import Holder
 from optim import observe
 from ps_backend.client.status import ServerStatus
 from ps_backend.metrics import Sample
@@ -175,32 +177,54 @@ class DriverSource:
 
     def _arrays(self) -> Json:
         """The largest arrays on the servers, by the line that made them."""
-        session = self._session
-        found: dict[int, Json] = {}
-        sites = session.sites if session.sites is not None else {}
-        alive = session.holders.arrays()
+        alive = self._session.holders.arrays()
+        found: dict[int, list[Holder]] = {}
+        """By buffer, or by node of what is pending."""
         for array in alive:
             node = array.node
-            if node.on_client or not isinstance(node.type, ArrayType):
-                continue
-            key = node.value.id if node.known else id(node)
-            row = found.setdefault(key, _array_row(node, session.client.servers))
-            row["holders"] += 1
-            row["site"] = row["site"] or readable_site(sites.get(id(array), ""), _LONGEST_SITE)
-        if len(sites) > _MOST_SITES:  # of arrays that are gone
+            if not node.on_client and type(node.type) is ArrayType:
+                key = node.value.id if node.known else id(node)
+                found.setdefault(key, []).append(array)
+        self._forget_sites(alive)
+        sizes = {key: holders[0].node.type.nbytes for key, holders in found.items()}
+        names = self._published()
+        return {
+            "arrays": [
+                self._array(found[key], names.get(key, ""))
+                for key in nlargest(_MOST_ARRAYS, sizes, key=sizes.__getitem__)
+            ],
+            "arrays_count": len(found),
+            "arrays_bytes": sum(
+                sizes[key] for key, holders in found.items() if holders[0].node.known
+            ),
+        }
+
+    def _array(self, holders: Sequence[Holder], name: str) -> Json:
+        """A row of the table of arrays."""
+        node, servers = holders[0].node, self._session.client.servers
+        type: Any = node.type
+        row_bytes = type.width * type.dtype.itemsize
+        ranges = [type.space.range_of(k, servers) for k in range(min(servers, MOST_SERVERS))]
+        sites = self._session.sites or {}
+        known = [sites[id(array)] for array in holders if id(array) in sites]
+        return {
+            "name": name,
+            "site": readable_site(known[0], _LONGEST_SITE) if known else "",
+            "dtype": str(type.dtype),
+            "shape": list(type.shape),
+            "bytes": type.nbytes,
+            "stored": node.known,
+            "holders": len(holders),
+            "shares": [(high - low) * row_bytes for low, high in ranges],
+        }
+
+    def _forget_sites(self, alive: Sequence[Holder]) -> None:
+        """Those of arrays that are gone, once they are many."""
+        sites = self._session.sites
+        if sites is not None and len(sites) > _MOST_SITES + 2 * len(alive):
             ids = {id(array) for array in alive}
             for key in [key for key in list(sites) if key not in ids]:
                 sites.pop(key, None)
-        stored = [row for row in found.values() if row["stored"]]
-        names = self._published()
-        for key, row in found.items():
-            row["name"] = names.get(key, "")
-        rows = sorted(found.values(), key=lambda row: -row["bytes"])
-        return {
-            "arrays": rows[:_MOST_ARRAYS],
-            "arrays_count": len(rows),
-            "arrays_bytes": sum(row["bytes"] for row in stored),
-        }
 
     def _published(self) -> Mapping[int, str]:
         names = getattr(self._session, "names", {})
@@ -226,25 +250,6 @@ class DriverSource:
                 }
             found.append(row)
         return {"level": self._durability.level, "directories": found}
-
-
-def _array_row(node: Any, servers: int) -> Json:
-    type = node.type
-    row_bytes = type.width * type.dtype.itemsize
-    shares = []
-    for server in range(min(servers, MOST_SERVERS)):
-        low, high = type.space.range_of(server, servers)
-        shares.append((high - low) * row_bytes)
-    return {
-        "dtype": str(type.dtype),
-        "shape": list(type.shape),
-        "bytes": type.nbytes,
-        "stored": node.known,
-        "holders": 0,
-        "site": "",
-        "name": "",
-        "shares": shares,
-    }
 
 
 def _seconds(cost: Cost) -> float:

@@ -5,7 +5,6 @@ order of their columns, by a copy; dense rows of a middling length block by bloc
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+
+from ps_backend.machine import usable_cores, usable_memory
 
 Block: TypeAlias = "tuple[slice, sp.coo_array]"
 
@@ -186,8 +187,7 @@ def rows_of(matrix: sp.csr_array, part: slice) -> sp.csr_array:
 
 
 def _share_of_memory() -> int:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(total // (4 * (os.cpu_count() or 1)))
+    return usable_memory() // (4 * usable_cores())
 
 
 _Values: TypeAlias = npt.NDArray[Any]

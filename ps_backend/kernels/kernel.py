@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ps_backend.machine import usable_cores
 from ps_backend.program.sweep import Scalar
 
 Pause = Callable[[], None]
@@ -30,14 +31,9 @@ thread, and taking turns with it for the interpreter lock, takes some 150 us."""
 
 
 def thread_count() -> int:
-    """Threads a kernel may use: ``OMP_NUM_THREADS`` where set, else the cores of the machine."""
+    """Threads a kernel may use: ``OMP_NUM_THREADS`` where set, else the cores it may use."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    return int(setting) if setting.isdigit() and int(setting) > 0 else _cores()
-
-
-@cache
-def _cores() -> int:
-    return os.cpu_count() or 1  # it asks the system, which takes as long as a small kernel
+    return int(setting) if setting.isdigit() and int(setting) > 0 else usable_cores()
 
 
 def threads_for(work: int) -> int:

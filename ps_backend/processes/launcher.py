@@ -13,6 +13,7 @@ from typing import Self
 
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget, server_count
 from ps_backend.errors import PSError, ServerLost
+from ps_backend.machine import usable_cores
 from ps_backend.processes.server_process import KeptServer, Signer
 from ps_backend.transport import Location
 
@@ -52,7 +53,7 @@ def launch_local(
         memory=default_budget(servers) if memory is None else memory,
         token=token or secrets.token_urlsafe(32),
         timeout=timeout,
-        threads=threads or max(1, (os.cpu_count() or 1) // servers),
+        threads=threads or max(1, usable_cores() // servers),
         restart=restart,
         signer=signer,
         extensions=extensions,

@@ -31,6 +31,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Protocol, cast
 
+from ps_backend.machine import usable_cores
 from ps_backend.wire.protocol import Parts
 
 Silent = Callable[[bool], None]
@@ -267,7 +268,7 @@ class TlsStream:
 @cache
 def _processors() -> int:
     """That this process may use; two at least, as others can have it while it looks out."""
-    return max(2, len(os.sched_getaffinity(0)))
+    return max(2, usable_cores())
 
 
 class FramedConnection:

@@ -47,6 +47,7 @@ from distvec.spark.task_session import (
 from ps_backend.arguments import default_budget
 from ps_backend.client import Client, StoredArray, Tls
 from ps_backend.errors import MailboxClosed, PSError, ServerLost, SessionUnknown
+from ps_backend.machine import usable_cores
 from ps_backend.processes.server_process import START_SECONDS, ServerProcess, Signer
 from ps_backend.program.types import ArrayType
 
@@ -145,7 +146,7 @@ class _Rank:
         self._server = ServerProcess(
             f"server {self.number}",
             token=self._settings.token,
-            threads=max(1, (os.cpu_count() or 1) // beside),
+            threads=max(1, usable_cores() // beside),
             memory=default_budget(beside) if memory is None else memory,
             host=host,
             signer=signer,

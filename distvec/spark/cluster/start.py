@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from distvec.spark.jobs.application import is_local
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, parse_size
 from ps_backend.client import Client
 from ps_backend.errors import PSError
+from ps_backend.machine import usable_cores
 from ps_backend.processes.launcher import LocalServers, launch_local
 
 _HOST = "127.0.0.1"
@@ -41,7 +41,7 @@ class DriverServers(SupervisedServers):
         ``threads`` of each: by default they share the machine's cores equally. ``tls`` None: they
         serve without, as only this machine reaches them.
         """
-        share = max(1, (os.cpu_count() or 1) // max(1, servers))
+        share = max(1, usable_cores() // max(1, servers))
         super().__init__(
             servers, host=_HOST, threads=share if threads is None else threads, tls=tls
         )

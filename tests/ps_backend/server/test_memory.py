@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ps_backend.arguments import default_budget, physical_memory
+from ps_backend.arguments import default_budget
 from ps_backend.errors import OutOfBudget
+from ps_backend.machine import usable_memory
 from ps_backend.server.state.memory import BLOCK_OVERHEAD as MORE
 from ps_backend.server.state.memory import Memory
 
@@ -99,4 +100,4 @@ def test_what_is_reserved_counts_until_nobody_holds_it():
 
 
 def test_servers_share_the_machine():
-    assert 0 < default_budget(2) <= physical_memory() * 0.41
+    assert 0 < default_budget(2) <= usable_memory() * 0.41
