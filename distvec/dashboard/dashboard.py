@@ -40,7 +40,7 @@ class Dashboard:
     Attributes
     ----------
     url : str
-        The link with the token of this dashboard: whoever has it can look.
+        The link, with the token of this dashboard. Everyone with the link can see the page.
     token : str
         The token, which scrapers of ``/metrics`` send as ``Authorization: Bearer``.
 

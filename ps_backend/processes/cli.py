@@ -121,7 +121,7 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=int,
         metavar="PORT",
         help="Port for /healthz, /readyz and /metrics (Prometheus), without a token; 0 selects a "
-        "free port (default: none)",
+        "free port (default: no port)",
     )
     network.add_argument(
         "--http-host",
