@@ -41,8 +41,10 @@ from ps_backend.kernels.numpy_reductions import (
     InTree,
     ListedRows,
     Of,
+    OfBlocks,
     PerBlock,
     WeightsOfNumbers,
+    block_reduction_of,
     joined_tree,
     reduce_blocks,
     reduction_of,
@@ -67,6 +69,8 @@ class Reducing:
     types: tuple[ValueType, ...]
     """Of its partial results."""
     reduce: Of
+    of_blocks: OfBlocks | None
+    """How several blocks are reduced at once."""
 
     @property
     def by_blocks(self) -> bool:
@@ -190,7 +194,7 @@ class SweepRun:
             case "tree" if bins:
                 return WeightsOfNumbers(bins, edges, first, self.block_size, compiled=compiled)
             case "tree":
-                return InTree(one.reduce, reducer, first)
+                return InTree(one.reduce, one.of_blocks, reducer, first)
             case "slots":
                 return AllRows(self.arrays[k][0], self.offset)
             case "listed":
@@ -312,8 +316,11 @@ class BlockWorker:
                 for array, part in zip(job.arrays[k], parts, strict=True):
                     array[low // size :][: len(part)] = part
                 continue
+            begin = low
+            if isinstance(fold, InTree) and size <= job.chunk:
+                begin += fold.add_blocks(size, *given)
             step = high - low if reducing.reduction.bins else size
-            for start in range(low, high, step):
+            for start in range(begin, high, step):
                 end = min(start + step, high)
                 fold.add(job.offset + start, *[one[start - low : end - low] for one in given])
                 if end % size == 0 or end == job.length:
@@ -330,7 +337,7 @@ class BlockWorker:
         return np.broadcast_to(self._values[value], (length, *self._job.types[value].row))
 
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 17
 """Elements of the widest value of a chunk: a few such arrays fit the cache of a core."""
 _FLAT_CHUNK = 1 << 15
 """The same of flat sweeps, whose values are all as wide: more of them are kept at a time."""
@@ -385,7 +392,13 @@ class NumpyKernel:
     def _reducing(self) -> list[Reducing]:
         sweep = self._sweep
         return [
-            Reducing(r, layout_of(r), partial_types(sweep, r), reduction_of(sweep, r))
+            Reducing(
+                r,
+                layout_of(r),
+                partial_types(sweep, r),
+                reduction_of(sweep, r),
+                block_reduction_of(sweep, r),
+            )
             for r in sweep.reductions
         ]
 

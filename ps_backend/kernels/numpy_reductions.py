@@ -25,6 +25,8 @@ Array = npt.NDArray[Any]
 
 Of = Callable[..., Partial]
 """What a chunk reduces to, from the index of its first slot and its values."""
+OfBlocks = Callable[..., Array]
+"""What each of several blocks reduces to, from values of shape ``(blocks, size, *row)``."""
 
 
 class Fold(Protocol):
@@ -94,13 +96,33 @@ class InOrder:
 class InTree(_Joining):
     """The nodes of the tree over the blocks."""
 
-    def __init__(self, reduce: Of, reducer: Reducer, block: int) -> None:
+    def __init__(
+        self, reduce: Of, of_blocks: OfBlocks | None, reducer: Reducer, block: int
+    ) -> None:
         """``block``: the number of the first one in the space."""
         super().__init__(reduce, reducer)
         self.tree: Tree[Partial] = Tree(reducer.joined, block)
+        self._of_blocks, self._next = of_blocks, block
 
     def _keep(self, block: Partial) -> None:
         self.tree.append(block)
+        self._next += 1
+
+    def add_blocks(self, size: int, *values: Any) -> int:
+        """Take the whole blocks of ``size`` slots at once, if they can be; how many slots."""
+        count = len(values[0]) // size
+        if self._of_blocks is None or not count:
+            return 0
+        blocks = [one[: count * size].reshape(count, size, *one.shape[1:]) for one in values]
+        nodes, low = self._of_blocks(*blocks), 0
+        for level in levels(self._next, self._next + count):
+            some = nodes[low : low + (1 << level)]
+            low += 1 << level
+            while len(some) > 1:
+                (some,) = self._join((some[::2],), (some[1::2],))
+            self.tree.append((some[0],), level)
+        self._next += count
+        return count * size
 
 
 class Counts:
@@ -202,12 +224,22 @@ def reduction_of(sweep: Sweep, reduction: Reduction) -> Of:
         return _triangle
     if reducer.layout and reduction.op != "gram":
         return _copy
-    wide = accumulators(sweep, reduction)[0]
     if reduction.op == "gram":
-        return _gram(wide, is_square=reduction.args[0] == reduction.args[1])
+        return _gram(_factors(sweep, reduction))
+    wide = accumulators(sweep, reduction)[0]
     if reduction.axis == 0:
         return _locate_below(reducer, wide) if reducer.locates else _below(reducer)
     return _locate(reducer, wide) if reducer.locates else _all(reducer, wide)
+
+
+def block_reduction_of(sweep: Sweep, reduction: Reduction) -> OfBlocks | None:
+    """How whole blocks are reduced at once, each as if it was alone; None if one by one."""
+    reducer = REDUCERS[reduction.op]
+    if reduction.op == "gram":
+        factors = _factors(sweep, reduction)
+        return lambda left, right: _products_of_blocks(*factors(left, right))
+    is_below = reduction.axis == 0 and not reducer.locates and not reducer.layout
+    return reducer.below if is_below else None
 
 
 def _copy(first: int, *values: Any) -> Partial:
@@ -253,16 +285,38 @@ def _locate_below(reducer: Reducer, wide: np.dtype[Any]) -> Of:
     return of
 
 
-def _gram(wide: np.dtype[Any], *, is_square: bool) -> Of:
-    def of(first: int, left: Any, right: Any) -> Partial:
+Factors = Callable[[Any, Any], tuple[Any, Any, np.dtype[Any]]]
+"""The factors of a product in the dtype that BLAS computes in, and the dtype of the result."""
+
+
+def _factors(sweep: Sweep, reduction: Reduction) -> Factors:
+    wide = accumulators(sweep, reduction)[0]
+    is_square = reduction.args[0] == reduction.args[1]
+
+    def of(left: Any, right: Any) -> tuple[Any, Any, np.dtype[Any]]:
         # BLAS has floats alone; sums over a chunk of products of short integers are exact in them.
         is_short = max(left.dtype.itemsize, right.dtype.itemsize) <= _SHORT
         work = np.dtype(np.float64) if is_short else wide
         a = left.astype(work, copy=False)
-        b = a if is_square else right.astype(work, copy=False)
+        return a, a if is_square else right.astype(work, copy=False), wide
+
+    return of
+
+
+def _gram(factors: Factors) -> Of:
+    def of(first: int, left: Any, right: Any) -> Partial:
+        a, b, wide = factors(left, right)
         return (np.matmul(a.T, b).astype(wide, copy=False),)
 
     return of
+
+
+def _products_of_blocks(a: Any, b: Any, wide: np.dtype[Any]) -> Array:
+    """Of shape ``(blocks, size, *row)`` each; the rows may be numbers."""
+    left, right = (one if one.ndim > 2 else one[..., None] for one in (a, b))
+    found = np.matmul(left.swapaxes(1, 2), right).astype(wide, copy=False)
+    shaped: Array = found.reshape(len(a), *a.shape[2:], *b.shape[2:])
+    return shaped
 
 
 def _triangle(first: int, rows: Any, _: Any) -> Partial:

@@ -160,15 +160,25 @@ class Reducer:
         return out
 
     def below(self, rows: np.ndarray) -> np.ndarray:
-        """The columns of a table reduced, as accumulated; not those that locate."""
+        """The columns of a table reduced, as accumulated; not those that locate.
+
+        Of tables of one shape, ``(tables, rows, columns)``, each as if it was alone.
+        """
         wide = _wide(self.name, rows.dtype)
         reduce = self.numpy.reduce  # type: ignore[attr-defined]
-        count, width = rows.shape
-        together = _TOGETHER // width
-        if together > 1 and count % together == 0 and rows.flags.c_contiguous:
-            rows = reduce(rows.reshape(-1, together * width), axis=0, dtype=wide)
-            rows = rows.reshape(together, width)
-        return reduce(rows, axis=0, dtype=wide)  # type: ignore[no-any-return]
+        *tables, count, width = rows.shape
+        together = 1 << (max(1, _TOGETHER // width).bit_length() - 1)
+        whole = count // together * together
+        if together == 1 or not whole or not rows.flags.c_contiguous:
+            if tables:
+                return np.stack([self.below(table) for table in rows])
+            return reduce(rows, axis=0, dtype=wide)  # type: ignore[no-any-return]
+        side_by_side = rows[..., :whole, :].reshape(*tables, -1, together * width)
+        reduced = reduce(side_by_side, axis=-2, dtype=wide).reshape(*tables, together, width)
+        reduced = reduce(reduced, axis=-2, dtype=wide)
+        if whole < count:
+            reduced = self.numpy(reduced, reduce(rows[..., whole:, :], axis=-2, dtype=wide))
+        return reduced  # type: ignore[no-any-return]
 
     def combine(self, partials: np.ndarray, where: np.ndarray | None = None) -> Any:
         """The result from its partial results, one per block, in the order of blocks.
