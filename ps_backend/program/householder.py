@@ -11,6 +11,8 @@ times a matrix is one product of V, and Q itself is never formed.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -56,6 +58,16 @@ def upright(upper: Matrix) -> Matrix:
     return np.triu(signs_of(upper)[:, None] * upper)  # no -0.0 beneath the diagonal
 
 
+def _above(matrix: Matrix, first: int) -> Matrix:
+    """``np.triu(matrix, first)``, which takes as long as a small decomposition."""
+    return np.where(_is_below(*matrix.shape, first), 0.0, matrix)
+
+
+@lru_cache(maxsize=64)
+def _is_below(rows: int, columns: int, first: int) -> npt.NDArray[np.bool_]:
+    return np.tri(rows, columns, first - 1, np.bool_)
+
+
 class Reflections:
     """Those of one piece, in memory that was given: ``size_of`` elements of it."""
 
@@ -78,14 +90,14 @@ class Reflections:
         columns = np.ascontiguousarray(rows.T, np.float64)  # as LAPACK wants them, in one copy
         found, scales = np.linalg.qr(columns.T, mode="raw")
         vectors[:] = found[:r]
-        vectors[:, :r] = np.triu(found[:r, :r], 1)
+        vectors[:, :r] = _above(found[:r, :r], 1)
         np.fill_diagonal(vectors, 1.0)
         is_identity = scales == 0.0  # nothing to reflect: the rows below are zero
         vectors[is_identity] = 0.0
-        couplings[:] = np.triu(vectors @ vectors.T, 1)
+        couplings[:] = _above(vectors @ vectors.T, 1)
         scales[is_identity] = 1.0
         np.fill_diagonal(couplings, 1.0 / scales)
-        return np.triu(found[:, :r].T)
+        return _above(found[:, :r].T, 0)
 
     def times(self, right: Matrix) -> Matrix:
         """``Q @ right``, of shape ``(m, columns)``, for ``right`` of shape ``(r, columns)``."""

@@ -138,7 +138,10 @@ def test_the_users_setting_of_blas_stays_as_it_was() -> None:
     assert blas_threads() == before
 
 
-OPS = ("add", "subtract", "negative", "backwards", "row_accumulate_add", "row_sort", "least")
+OPS = (
+    *("add", "subtract", "negative", "backwards"),
+    *("row_accumulate_add", "row_sort", "least", "chosen"),
+)
 
 
 def step(rows: Rows, values: list[np.ndarray], op: str, a: int, b: int) -> None:
@@ -154,6 +157,19 @@ def step(rows: Rows, values: list[np.ndarray], op: str, a: int, b: int) -> None:
             values.append(values[-1][:, None])
             rows.step("broadcast", column, row=x.shape[1:])
             values.append(np.broadcast_to(values[-1], x.shape))
+        case "chosen":
+            least, first = (
+                rows.step("row_min", a, row=()),
+                rows.step("column", a, params=(0,), row=()),
+            )
+            column = rows.step(
+                "as_column", rows.step("equal", least, first, dtype="bool"), row=(1,)
+            )
+            values.extend([x.min(axis=1), x[:, 0]])
+            values.append(values[-2] == values[-1])
+            values.append(values[-1][:, None])
+            rows.step("where", column, a, b, dtype="float64", row=x.shape[1:])
+            values.append(np.where(values[-1], x, y))
         case "row_sort":
             rows.step(op, a, params=(0, 0))
             values.append(np.sort(x, axis=1))
