@@ -180,16 +180,16 @@ class _Rank:
 
     def _read(self, batches: Iterator[pa.RecordBatch]) -> list[Descriptor]:
         known = [
-            Descriptor(*row.values())
+            Descriptor.decode(text)
             for batch in build(self._request, batches)
-            for row in batch.to_pylist()
+            for text in batch.column("descriptor").to_pylist()
         ]
         self._directories |= {os.path.dirname(one.path) for one in known if one.path}
         return known
 
     def _tell(self, own: Sequence[Descriptor]) -> list[Descriptor]:
         """The partitions of all tasks."""
-        told = self._gather(json.dumps([tuple(one) for one in own]))
+        told = self._gather(json.dumps(own))
         return sorted(Descriptor(*one) for text in told for one in json.loads(text))
 
     # --- the work of the tasks --------------------------------------------------------------------

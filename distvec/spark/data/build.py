@@ -6,6 +6,7 @@ instead of the data, and a partition lost with its executor is built again from 
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -32,26 +33,11 @@ from distvec.spark.data.rows import (
     read_weights,
     row_digests,
     sizes_differ,
+    values_of,
 )
 
-_COLUMNS: dict[str, tuple[str, pa.DataType]] = {
-    "partition": ("int", pa.int32()),
-    "path": ("string", pa.string()),
-    "rows": ("long", pa.int64()),
-    "nnz": ("long", pa.int64()),
-    "columns": ("long", pa.int64()),
-    "features": ("long", pa.int64()),
-    "weight_sum": ("double", pa.float64()),
-    "labels": ("array<double>", pa.list_(pa.float64())),
-    "error": ("string", pa.string()),
-    "digest": ("long", pa.int64()),
-    "layout": ("string", pa.string()),
-    "task": ("int", pa.int32()),
-    "weight_squares": ("double", pa.float64()),
-    "label_mean": ("double", pa.float64()),
-    "label_squares": ("double", pa.float64()),
-}
-DESCRIPTOR_SCHEMA = ", ".join(f"{name} {kind}" for name, (kind, _) in _COLUMNS.items())
+DESCRIPTOR_SCHEMA = "descriptor string"
+"""Of a row that ``encode`` made."""
 
 
 class Descriptor(NamedTuple):
@@ -79,6 +65,19 @@ class Descriptor(NamedTuple):
     label_mean: float = 0.0
     label_squares: float = 0.0
     """The weighted sum of the squares of the labels' differences from their mean."""
+
+    def encode(self) -> pa.RecordBatch:
+        """As one row."""
+        text = json.dumps(self).encode()
+        # Not by ``pa.array``: it loads pandas, half a second in each new Python worker.
+        ends = pa.py_buffer(np.array([0, len(text)], np.int32))
+        column = pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(text)])
+        return pa.RecordBatch.from_arrays([column], names=["descriptor"])
+
+    @classmethod
+    def decode(cls, text: str) -> Descriptor:
+        """The one that ``encode`` wrote."""
+        return cls(*json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -292,18 +291,18 @@ def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[
         for partition, rows in _by_partition(batch):
             if collector is None or collector.partition != partition:
                 if collector is not None:
-                    yield _descriptor_batch(_finish(collector, request, context))
+                    yield _finish(collector, request, context).encode()
                 collector = Collector(partition, request.rule, request.order, request.names)
             collector.add(rows)
     if collector is not None:
-        yield _descriptor_batch(_finish(collector, request, context))
+        yield _finish(collector, request, context).encode()
 
 
 def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of each partition in turn, which lie together."""
     if not batch.num_rows:
         return
-    numbers = batch.column("partition").to_numpy()
+    numbers = values_of(batch.column("partition"))
     starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), numbers.size]
     for start, end in pairwise(starts):
         yield int(numbers[start]), batch.slice(start, end - start)
@@ -347,14 +346,6 @@ def _label_moments(rows: Rows) -> dict[str, float]:
         "label_mean": mean,
         "label_squares": squares,
     }
-
-
-def _descriptor_batch(descriptor: Descriptor) -> pa.RecordBatch:
-    columns = [
-        pa.array([value], type=arrow_type)
-        for value, (_, arrow_type) in zip(descriptor, _COLUMNS.values(), strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=list(_COLUMNS))
 
 
 def _second(pair: tuple[float, int]) -> int:

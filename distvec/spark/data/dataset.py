@@ -358,7 +358,7 @@ class Dataset(PartitionedRows):
         if self._grouped_by and not self._is_local:
             rdd = rdd.coalesce(self._grouped_by)
         self._rdd = rdd.persist(StorageLevel.MEMORY_AND_DISK)
-        known = [Descriptor(*row) for row in collect(self._rdd)]
+        known = [Descriptor.decode(text) for (text,) in collect(self._rdd)]
         self._directories.update(os.path.dirname(one.path) for one in known if one.path)
         return sorted(known)
 
@@ -442,7 +442,8 @@ def _on_blocks(
 
 def _as_known(digests: dict[int, int], rows: Iterable[Any]) -> Iterator[Descriptor]:
     """One whose rows are others than those known has no files, so that all is read again."""
-    for descriptor in map(Descriptor._make, rows):
+    for (text,) in rows:
+        descriptor = Descriptor.decode(text)
         is_known = descriptor.digest == digests.get(descriptor.partition)
         yield descriptor if is_known else descriptor._replace(path=_CHANGED, rows=1)
 

@@ -84,6 +84,18 @@ class DenseRows(NamedTuple):
         return _without_zeros(SparseRows(size, lengths, indices, self.matrix.ravel()))
 
 
+def values_of(column: pa.Array) -> npt.NDArray[Any]:
+    """The numbers of a column; for nulls any numbers.
+
+    Not ``column.to_numpy()``, which loads pandas: half a second in each new Python worker.
+    """
+    if not len(column):
+        return np.empty(0, column.type.to_pandas_dtype())
+    parts = [None, column.buffers()[1]]
+    plain = pa.Array.from_buffers(column.type, len(column), parts, offset=column.offset)
+    return np.from_dlpack(plain)
+
+
 def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows | DenseRows:
     """The rows of a feature column: a table if all are dense, else CSR rows without zeros.
 
@@ -94,20 +106,20 @@ def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows | D
     is_struct = pa.types.is_struct(column.type)
     if is_struct and column.type.get_field_index("type") < 0:
         size, indices, values = column.flatten()
-        parts = _lengths(values), indices.flatten().to_numpy(), values.flatten().to_numpy()
+        parts = _lengths(values), values_of(indices.flatten()), values_of(values.flatten())
         return SparseRows(size[0].as_py(), *parts, are_entries=True)
     if is_struct:
         kind, size, indices, values = column.flatten()
-        sparse = kind.to_numpy() == 0
+        sparse = values_of(kind) == 0
         lengths = _lengths(values)
-        sizes = np.where(sparse, size.fill_null(0).to_numpy(), lengths)
+        sizes = np.where(sparse, values_of(size), lengths)
     else:
         indices, values = None, column
         lengths = sizes = _lengths(values)
         sparse = np.zeros(lengths.size, dtype=bool)
     flat = values.flatten()
     _refuse_null_elements(flat, lengths, names)
-    numbers = flat.to_numpy(zero_copy_only=False)
+    numbers = values_of(flat)
     _refuse_other_sizes(sizes)
     if not sparse.any() and np.isfinite(numbers).all():
         return DenseRows(numbers.reshape(sizes.size, int(sizes[0])))
@@ -185,7 +197,7 @@ def _int64(flat: pa.Array) -> Ints:
 def read_numbers(column: pa.Array, name: str) -> npt.NDArray[Any]:
     """A column of numbers as they are, such as labels; null and NaN are refused."""
     _refuse_null(column, f"the {name} is null; drop such rows: data.dropna()")
-    numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    numbers = values_of(column)
     _refuse_where(np.isnan(numbers), numbers, f"the {name} is nan; drop such rows: data.dropna()")
     reason = (
         f"the {name} is {{}}; it must be finite: mend such rows, or keep the others by "
@@ -198,7 +210,7 @@ def read_numbers(column: pa.Array, name: str) -> npt.NDArray[Any]:
 def read_weights(column: pa.Array) -> Floats:
     """Row weights: finite and not negative."""
     _refuse_null(column, "the weight is null; drop such rows, or give them one: data.fillna(1.0)")
-    weights: Floats = column.to_numpy(zero_copy_only=False)
+    weights: Floats = values_of(column)
     _refuse_where(
         ~((weights >= 0.0) & np.isfinite(weights)),
         weights,
@@ -208,7 +220,8 @@ def read_weights(column: pa.Array) -> Floats:
 
 
 def _lengths(lists: pa.ListArray) -> Ints:
-    return np.asarray(pc.list_value_length(lists).fill_null(0).to_numpy(), dtype=np.int64)
+    lengths = pc.list_value_length(lists)
+    return np.asarray(values_of(lengths.fill_null(0) if lengths.null_count else lengths), np.int64)
 
 
 def _coordinates(
@@ -216,13 +229,13 @@ def _coordinates(
 ) -> npt.NDArray[np.int32]:
     """The stored indices of sparse rows; 0, 1, 2, ... for dense ones, which store none."""
     if indices is not None and sparse.all():
-        stored: npt.NDArray[np.int32] = indices.flatten().to_numpy()
+        stored: npt.NDArray[np.int32] = values_of(indices.flatten())
         return stored
     starts = np.cumsum(lengths) - lengths
     coordinates = np.arange(lengths.sum(), dtype=np.int64) - np.repeat(starts, lengths)
     result = coordinates.astype(np.int32)
     if indices is not None:
-        result[np.repeat(sparse, lengths)] = indices.flatten().to_numpy()
+        result[np.repeat(sparse, lengths)] = values_of(indices.flatten())
     return result
 
 

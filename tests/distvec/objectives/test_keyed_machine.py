@@ -18,6 +18,7 @@ from distvec.losses.row_losses import RowLoss
 from distvec.objectives.keyed_machine import INTERCEPT
 from ps_backend.errors import OutOfBudget, ServerLost
 from ps_backend.program.initializers import Normal, evaluate
+from ps_backend.program.keys import hash_texts
 from tests.distvec.keyed.conftest import messages
 
 OPTIONS = {
@@ -260,3 +261,7 @@ def test_a_killed_server_brings_both_spaces_back(tmp_path):
         assert len(machine.factors) == len(twin.factors) > 0
         keys = [[key] for key in range(40)] + batches[3][0]
         assert machine.margins(keys).tobytes() == twin.margins(keys).tobytes()
+
+
+def test_the_key_of_the_intercept_is_of_a_text():
+    assert hash_texts(["distvec: intercept"]).tolist() == [INTERCEPT]

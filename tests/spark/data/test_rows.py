@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distvec.losses.labels import Signs
-from distvec.spark.data.build import Collector
+from distvec.spark.data.build import Collector, Descriptor
 from distvec.spark.data.rows import BadRow, read_features, read_numbers, read_weights, row_digests
 
 # As Spark 4.3 sends a VectorUDT column.
@@ -229,3 +231,31 @@ def test_signs():
     np.testing.assert_array_equal(Signs().encode(np.array([0.0, 1.0])), [-1, 1])
     np.testing.assert_array_equal(Signs().encode(np.array([-1.0, 1.0])), [-1, 1])
     np.testing.assert_array_equal(Signs(1.0).encode(np.array([1.0, 2.0])), [1, -1])
+
+
+@given(st.from_type(Descriptor))
+def test_a_descriptor_is_read_as_it_was_written(descriptor):
+    (text,) = descriptor.encode().column("descriptor").to_pylist()
+    assert repr(Descriptor.decode(text)) == repr(descriptor)
+
+
+def test_to_read_rows_loads_no_pandas(tmp_path):
+    rows = batch(vectors(dense(0.0, 1.0), sparse(2, {1: 2.0}), dense(3.0, 4.0)), [0, 1, 1])
+    with pa.ipc.new_file(tmp_path / "rows", rows.schema) as file:
+        file.write(rows)
+    code = """
+import sys
+import pyarrow as pa
+from distvec.losses.labels import Signs
+from distvec.spark.data.build import Collector, Descriptor
+rows = pa.ipc.open_file(sys.argv[1]).get_batch(0)
+for some in (rows, rows.slice(1, 1), rows.slice(2, 1)):
+    collector = Collector(0, Signs())
+    collector.add(some)
+    block = collector.block()
+    print(block.rows.labels, Descriptor(0, "", *[1] * 4, 1.0, [], None).encode().num_rows)
+print("pandas" in sys.modules)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "rows")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout.split("\n")[-2] == "False", ran.stdout
