@@ -66,6 +66,20 @@ def processor_seconds() -> float:
     return sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
 
 
+def processor_seconds_by_kind() -> dict[str, float]:
+    """The same by kind: "driver" for this process, "java", "server", "worker", and "other".
+
+    Time of Python workers that have ended goes to the daemon that they came from.
+    """
+    found = dict.fromkeys(("driver", *_KINDS, "other"), 0.0)
+    for process in family(os.getpid()):
+        command = _command(process)
+        kind = next((kind for kind, part in _KINDS.items() if part in command), "other")
+        kind, times = ("driver", slice(11, 13)) if process == os.getpid() else (kind, _STAT_TIMES)
+        found[kind] += sum(map(int, _stat(process)[times])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
 def family(root: int) -> list[int]:
     """The process and all its descendants."""
     children: dict[int, list[int]] = {}
