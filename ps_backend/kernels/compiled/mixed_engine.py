@@ -288,7 +288,7 @@ def _pieces(length: int, most: int, block: int) -> Iterator[tuple[int, int]]:
             yield first, min(first + within, high)
 
 
-_CHUNK = 1 << 15
+_CHUNK = 1 << 16
 _PIECE_WORK = 1 << 27
 """Elements times ``work_of`` that a thread does without a pause: some 50 ms."""
 
