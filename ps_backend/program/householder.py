@@ -60,7 +60,7 @@ def upright(upper: Matrix) -> Matrix:
 
 def _above(matrix: Matrix, first: int) -> Matrix:
     """``np.triu(matrix, first)``, which takes as long as a small decomposition."""
-    return np.where(_is_below(*matrix.shape, first), 0.0, matrix)
+    return np.where(_is_below(*matrix.shape[-2:], first), 0.0, matrix)
 
 
 @lru_cache(maxsize=64)
@@ -68,14 +68,25 @@ def _is_below(rows: int, columns: int, first: int) -> npt.NDArray[np.bool_]:
     return np.tri(rows, columns, first - 1, np.bool_)
 
 
+def _diagonal(matrix: Matrix) -> Matrix:
+    """A view, which may be written to."""
+    view: Matrix = np.einsum("...ii->...i", matrix)
+    return view
+
+
 class Reflections:
-    """Those of one piece, in memory that was given: ``size_of`` elements of it."""
+    """Those of one piece, in memory that was given: ``size_of`` elements of it.
+
+    Or of several pieces of one shape, each with memory of its own and as if it was alone: then all
+    matrices are stacks of matrices.
+    """
 
     def __init__(self, memory: Matrix, m: int, k: int) -> None:
         """``memory``: a vector, which says what was found if this is the second one over it."""
-        r = min(m, k)
-        self._vectors = memory[: r * m].reshape(r, m)  # V.T: each vector is in one piece
-        self._couplings = memory[r * m : r * (m + r)].reshape(r, r)
+        r, stack = min(m, k), memory.shape[:-1]
+        # V.T: each vector is in one piece
+        self._vectors = memory[..., : r * m].reshape(*stack, r, m)
+        self._couplings = memory[..., r * m : r * (m + r)].reshape(*stack, r, r)
 
     @staticmethod
     def size_of(m: int, k: int) -> int:
@@ -86,23 +97,25 @@ class Reflections:
     def find(self, rows: npt.NDArray[np.generic]) -> Matrix:
         """Decompose ``rows``. Returns R, of shape ``(r, k)``."""
         vectors, couplings = self._vectors, self._couplings
-        r = len(vectors)
-        columns = np.ascontiguousarray(rows.T, np.float64)  # as LAPACK wants them, in one copy
-        found, scales = np.linalg.qr(columns.T, mode="raw")
-        vectors[:] = found[:r]
-        vectors[:, :r] = _above(found[:r, :r], 1)
-        np.fill_diagonal(vectors, 1.0)
+        r = vectors.shape[-2]
+        # As LAPACK wants them, in one copy.
+        columns = np.ascontiguousarray(rows.swapaxes(-1, -2), np.float64)
+        found, scales = np.linalg.qr(columns.swapaxes(-1, -2), mode="raw")
+        vectors[...] = found[..., :r, :]
+        vectors[..., :r] = _above(found[..., :r, :r], 1)
+        _diagonal(vectors[..., :r])[...] = 1.0
         is_identity = scales == 0.0  # nothing to reflect: the rows below are zero
         vectors[is_identity] = 0.0
-        couplings[:] = _above(vectors @ vectors.T, 1)
+        couplings[...] = _above(vectors @ vectors.swapaxes(-1, -2), 1)
         scales[is_identity] = 1.0
-        np.fill_diagonal(couplings, 1.0 / scales)
-        return _above(found[:, :r].T, 0)
+        _diagonal(couplings)[...] = 1.0 / scales
+        return _above(found[..., :r].swapaxes(-1, -2), 0)
 
     def times(self, right: Matrix) -> Matrix:
         """``Q @ right``, of shape ``(m, columns)``, for ``right`` of shape ``(r, columns)``."""
         vectors = self._vectors
-        r = len(vectors)
-        product = vectors.T @ np.linalg.solve(self._couplings, vectors[:, :r] @ -right)
-        product[:r] += right
+        r = vectors.shape[-2]
+        turned = np.linalg.solve(self._couplings, vectors[..., :r] @ -right)
+        product: Matrix = vectors.swapaxes(-1, -2) @ turned
+        product[..., :r, :] += right
         return product

@@ -37,6 +37,8 @@ _TRIANGLES = 4
 """Triangles that a piece has rows for at least, else the tree is as much work as the pieces."""
 _WORK = 1 << 26
 """Multiplications that a thread does without a pause: some 10 ms."""
+_TOGETHER = 1 << 18
+"""Elements of small pieces that are decomposed together: they fit the cache of a core."""
 _LEAST_PIECES = 8
 """Fewer are not worth a second thread."""
 _MOST_PIECES = 64
@@ -69,6 +71,26 @@ class TablePieces:
     def per_turn(self) -> int:
         """Pieces that a thread treats without a pause."""
         return max(1, min(_MOST_PIECES, _WORK // (self.rows * self.k**2)))
+
+    @property
+    def most_together(self) -> int:
+        """The highest level of nodes whose pieces are decomposed together."""
+        if self.rows < self.k:
+            return 0
+        return max(1, _TOGETHER // (self.rows * self.k)).bit_length() - 1
+
+    def are_whole(self, first: int, level: int) -> bool:
+        """Whether all pieces of a node have as many rows."""
+        return (first + (1 << level)) * self.rows <= self.length
+
+    def together(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """First piece and level of nodes that have all of ``first .. last-1``."""
+        while first < last:
+            level = min(next(levels(first, last)), self.most_together)
+            while level and not self.are_whole(first, level):
+                level -= 1
+            yield first, level
+            first += 1 << level
 
     def slots(self, first: int, count: int = 1) -> tuple[int, int]:
         """First slot, and that past the last, of so many pieces."""
@@ -120,6 +142,30 @@ class Factors:
         memory = self._of_joins[first + half - self.pieces.first]  # no other node is cut there
         return Reflections(memory, sum(heights), self.pieces.k), heights[0]
 
+    def of_pieces(self, first: int, level: int) -> Reflections:
+        """Those of all pieces of a node, which are whole."""
+        low = first - self.pieces.first
+        return Reflections(
+            self._of_pieces[low : low + (1 << level)], self.pieces.rows, self.pieces.k
+        )
+
+    def of_nodes(self, first: int, level: int, height: int) -> Reflections:
+        """Those of all nodes of level ``height`` below a node, whose pieces are whole."""
+        low, k = first - self.pieces.first, self.pieces.k
+        cuts = slice(low + (1 << (height - 1)), low + (1 << level), 1 << height)
+        return Reflections(self._of_joins[cuts], 2 * k, k)
+
+    def decompose(self, first: int, level: int, rows: Array) -> Node:
+        """A node of whole pieces, or of one piece, from its rows."""
+        if not level:
+            return Node(first, self.of_piece(first).find(rows))
+        k = self.pieces.k
+        triangles = self.of_pieces(first, level).find(rows.reshape(1 << level, -1, k))
+        for height in range(1, level + 1):
+            pairs = triangles.reshape(-1, 2 * k, k)
+            triangles = self.of_nodes(first, level, height).find(pairs)
+        return Node(first, triangles[0])
+
     def join(self, left: Node, right: Node) -> Node:
         """Their parent: both have as many pieces, but for the end of the table."""
         level = (right.first - left.first).bit_length()
@@ -132,21 +178,21 @@ def decompose(phase: Phase) -> None:
     factors = Factors(phase)
     pieces, (table,) = factors.pieces, phase.inputs
 
-    def climb(tree: Tree[Node], piece: int) -> None:
-        low, high = pieces.slots(piece)
+    def climb(tree: Tree[Node], first: int, level: int) -> None:
+        low, high = pieces.slots(first, 1 << level)
         rows = table[low - pieces.low : high - pieces.low]
-        tree.append(Node(piece, factors.of_piece(piece).find(rows)))
+        tree.append(factors.decompose(first, level, rows), level)
 
     count = pieces.last - pieces.first
     threads = max(1, min(thread_count(), count // _LEAST_PIECES))
     cuts = [pieces.first + count * part // threads for part in range(threads + 1)]
     trees = [Tree(factors.join, low) for low in cuts[:-1]]
     ways = [
-        [partial(climb, tree, piece) for piece in range(low, high)]
+        [partial(climb, tree, *node) for node in pieces.together(low, high)]
         for tree, (low, high) in zip(trees, pairwise(cuts), strict=True)
     ]
     with serial_blas():
-        _go(ways, pieces.per_turn, phase.pause)
+        _go(ways, max(1, pieces.per_turn >> pieces.most_together), phase.pause)
         whole = trees[0]
         for tree in trees[1:]:
             for level, node in tree.nodes:
@@ -259,13 +305,21 @@ def _children(
 
 def _finish(factors: Factors, out: Array, first: int, level: int, right: Matrix) -> None:
     """The rows of Q of a node."""
-    if level:
+    pieces = factors.pieces
+    low, high = pieces.slots(first, 1 << level)
+    rows = out[low - pieces.low : high - pieces.low]
+    if not level:
+        rows[...] = factors.of_piece(first).times(right)
+    elif level <= pieces.most_together and pieces.are_whole(first, level):
+        given = right[None]
+        for height in range(level, 0, -1):
+            both = factors.of_nodes(first, level, height).times(given)
+            given = both.reshape(-1, pieces.k, both.shape[-1])
+        made = factors.of_pieces(first, level).times(given)
+        rows[...] = made.reshape(rows.shape)
+    else:
         for child in _children(factors, first, level, right):
             _finish(factors, out, *child)
-        return
-    pieces = factors.pieces
-    low, high = pieces.slots(first)
-    out[low - pieces.low : high - pieces.low] = factors.of_piece(first).times(right)
 
 
 def _go(ways: Sequence[Sequence[Step]], steps: int, pause: Step) -> None:

@@ -35,6 +35,23 @@ def test_q_and_r(rows: np.ndarray, columns: int) -> None:
     np.testing.assert_allclose(again.times(right), q @ right, atol=1e-13)
 
 
+@given(rows=MATRICES, count=st.integers(1, 4), columns=st.integers(1, 5))
+@settings(max_examples=40)
+def test_each_piece_of_several_has_the_bits_that_it_has_alone(
+    rows: np.ndarray, count: int, columns: int
+) -> None:
+    m, k = rows.shape
+    pieces = np.stack([rows * scale for scale in range(count)])  # the first one is all zeros
+    memory = np.full((count, Reflections.size_of(m, k)), np.nan)
+    right = np.cos(np.arange(count * min(m, k) * columns)).reshape(count, -1, columns)
+    together = Reflections(memory, m, k)
+    uppers, products = together.find(pieces), together.times(right)
+    for number, piece in enumerate(pieces):
+        alone = Reflections(np.empty(memory.shape[1]), m, k)
+        assert alone.find(piece).tobytes() == uppers[number].tobytes()
+        assert alone.times(right[number]).tobytes() == products[number].tobytes()
+
+
 @given(rows=MATRICES, cut=st.integers(0, 12))
 @settings(max_examples=40)
 def test_triangles_joined_have_the_products_of_all_rows(rows: np.ndarray, cut: int) -> None:
