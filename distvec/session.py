@@ -953,6 +953,25 @@ class Session(SessionBase):
             )
         return self._dashboard
 
+    @property
+    def leaving(self) -> dict[str, float]:
+        """Servers that were told to end, and the seconds until each will be gone.
+
+        A server that gets SIGTERM serves its open sessions for ``distvec serve --grace`` seconds.
+        Use this property in a long loop to save in time.
+
+        Returns
+        -------
+        dict
+            Seconds by address; empty if all servers stay, as far as their last replies say.
+
+        Examples
+        --------
+        >>> if ps.leaving:
+        ...     ps.checkpoint("run1")
+        """
+        return self.client.leaving
+
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the dashboard with its present state to an HTML file.
 

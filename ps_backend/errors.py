@@ -130,6 +130,10 @@ class SessionFenced(PSError):
     """Raised if another driver has taken over the session."""
 
 
+class ServerDraining(PSError):
+    """Raised by a new session if a server was told to end, and only serves the sessions it has."""
+
+
 class SessionExpired(SessionUnknown):
     """Raised if the lease of the session ran out, and the servers ended it."""
 

@@ -81,7 +81,11 @@ SERVER = _table(
     Metric("distvec_kernels_compiled_total", "counter", "Kernels that were prepared."),
     Metric("distvec_kernel_compile_seconds_total", "counter", "Seconds of preparing kernels."),
     Metric("distvec_events_total", "counter", "Events of the log, by name.", ("event",)),
-    Metric("distvec_incarnation", "gauge", "How many processes this server has had, if it is replaced after a loss."),
+    Metric(
+        "distvec_incarnation",
+        "gauge",
+        "How many processes this server has had; 0 without replacement.",
+    ),
     Metric("distvec_ready", "gauge", "1 if the server takes requests, 0 while it ends."),
     Metric(
         "distvec_build_info",

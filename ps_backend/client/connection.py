@@ -193,6 +193,19 @@ class Connection:
         """
         self._send(self._requests.to_all("renew"), recorded=False)
 
+    @property
+    def leaving(self) -> dict[str, float]:
+        """By address of each server that was told to end the seconds until it will be gone.
+
+        As of its newest reply; no message is sent.
+        """
+        now = time.monotonic()
+        return {
+            link.transport.address: max(0.0, link.leaving[1] - now)
+            for link in self._fan_out.links
+            if link.leaving is not None and link.leaving[0] == link.transport.generation
+        }
+
     def observe(self) -> list[ServerStatus]:
         """What each server holds, and its metrics, for who looks on from another thread.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,8 @@ from ps_backend.wire.protocol import (
     UnknownView,
     decode_error,
 )
+
+_LOG = logging.getLogger(__name__)
 
 Diagnose = Callable[[str], str | None]
 """Says what is known of the server at an address that does not answer."""
@@ -193,6 +196,8 @@ class ServerLink:
         self._generation = 0  # of the server where it was opened again
         self.opened = 0
         """How often it was opened again."""
+        self.leaving: tuple[int, float] | None = None
+        """The generation of a server that drains, and when it will be gone."""
         self._lost_generation, self._lost_at = -1, 0.0
         self._lock = threading.Lock()
         self._reopening = threading.Lock()
@@ -259,7 +264,18 @@ class ServerLink:
         )
         if answer.reply.HasField("error"):
             raise self._error_in(request, answer.reply)
+        if answer.reply.leaves_in:
+            self._note_leaving(answer.reply.leaves_in)
         return answer.reply
+
+    def _note_leaving(self, seconds: float) -> None:
+        is_news = self.leaving is None or self.leaving[0] != self.transport.generation
+        self.leaving = self.transport.generation, time.monotonic() + seconds
+        if is_news:
+            _LOG.warning(
+                "server %s was told to end, and will be gone in %.0f s with its part of all "
+                "arrays: save them, or checkpoint()", self.transport.address, seconds,
+            )  # fmt: skip
 
     def _error_in(self, request: pb.Request, reply: pb.Reply) -> Exception:
         """Not raised here: its traceback would refer to itself, and keep alive what failed."""

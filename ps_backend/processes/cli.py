@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from ps_backend.server.service import Incarnation, Service
 from ps_backend.server.sessions import VERSION
 from ps_backend.server.state.memory import share_one_heap
 
+_LONGEST_GRACE = 86_400.0
+_LOOK_SECONDS = 0.5
 _MOST_FILES = 16_384
 """Open at once: four times the connections that are let in."""
 
@@ -66,6 +69,15 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _grace(text: str) -> float:
+    seconds = float(text)
+    if not 0.0 <= seconds <= _LONGEST_GRACE:
+        raise argparse.ArgumentTypeError(
+            f"must be between 0 and {_LONGEST_GRACE:g} seconds, got {text}"
+        )
+    return seconds
+
+
 def command_parser() -> argparse.ArgumentParser:
     """Make the parser of the command line; ``docs/reference/cli.md`` is made from it, too."""
     parser = argparse.ArgumentParser(
@@ -96,6 +108,14 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     serve.set_defaults(run=_serve)
+    serve.add_argument(
+        "--grace",
+        type=_grace,
+        default=25.0,
+        metavar="SECONDS",
+        help="Seconds to serve open sessions after SIGTERM, while no new session is taken; a "
+        "second SIGTERM or Ctrl-C ends the server immediately (default: %(default)g)",
+    )
     network = serve.add_argument_group("network")
     network.add_argument(
         "--host",
@@ -236,9 +256,13 @@ def _allow_connections() -> None:
 def _serve(options: argparse.Namespace) -> int:
     _allow_connections()
     share_one_heap()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop, leave = threading.Event(), threading.Event()
+
+    def terminate(*_: object) -> None:
+        (stop if options.supervised or leave.is_set() else leave).set()
+
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
     supervised = supervision(stop) if options.supervised else None
     if supervised is not None:
         token, token_file = supervised.token, None
@@ -270,8 +294,10 @@ def _serve(options: argparse.Namespace) -> int:
         if http is not None:
             print(f"health and metrics at http://{http.address}/metrics", flush=True)
         # Python sees a signal that another thread got only in between.
-        while not stop.wait(1.0):
-            pass
+        while not stop.wait(_LOOK_SECONDS):
+            if leave.is_set():
+                _drain(server.service, options.grace, stop)
+                break
         server.service.ready = False
         server.stop()
     finally:
@@ -280,6 +306,15 @@ def _serve(options: argparse.Namespace) -> int:
         if token_file is not None and token_file != options.token_file:
             token_file.unlink(missing_ok=True)
     return 0
+
+
+def _drain(service: Service, grace: float, stop: threading.Event) -> None:
+    """Serve the open sessions until they are closed, time is up, or ``stop`` is set."""
+    deadline = time.monotonic() + grace
+    service.drain(grace)
+    while service.sessions.all() and time.monotonic() < deadline:
+        if stop.wait(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic()))):
+            return
 
 
 def _identity(options: argparse.Namespace) -> Identity | None:

@@ -153,7 +153,14 @@ class Meters:
             yield Sample("distvec_events_total", count, f'event="{name}"')
 
 
-EVENTS = ("internal_error", "out_of_budget", "session_expired", "session_opened", "slow_request")
+EVENTS = (
+    "draining",
+    "internal_error",
+    "out_of_budget",
+    "session_expired",
+    "session_opened",
+    "slow_request",
+)
 
 
 def _histogram(name: str, label: str, slot: _Slot) -> Iterator[Sample]:

@@ -79,6 +79,8 @@ class Incarnation:
 
 _LOG = logging.getLogger(__name__)
 
+_SOON = 1e-3
+"""0 would say that the server stays."""
 _OF_SERVER = frozenset(("open", "close", "status"))
 """Requests that are no command of a session."""
 _EXPECTED = (PSError, ValueError, TypeError, IndexError, NotImplementedError, MemoryError)
@@ -152,6 +154,8 @@ class Service:
         ended = time.monotonic()
         if ended > life.until:  # the process was stopped meanwhile
             response = Response(self._failure(life.ended()))
+        if self.sessions.leaves_at != math.inf:
+            response.reply.leaves_in = max(_SOON, self.sessions.leaves_at - ended)
         waits, reply, seconds = command is not None and command.waits, response.reply, ended - began
         if command is None and message not in _OF_SERVER:
             name = "unknown"
@@ -317,6 +321,12 @@ class Service:
             self.meters.note_event("internal_error")
             _LOG.error("a request failed", exc_info=error)
         return _encode_error(error)
+
+    def drain(self, seconds: float) -> None:
+        """Take no new sessions; replies tell clients when the server will be gone."""
+        self.ready = False
+        self.meters.note_event("draining")
+        self.sessions.leaves_at = time.monotonic() + seconds
 
     def end_waits(self) -> None:
         """Answer all that wait or compute, with what there is; from now on nothing does."""

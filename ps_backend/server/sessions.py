@@ -22,6 +22,7 @@ from ps_backend.errors import (
     InvalidProgram,
     OutOfBudget,
     PSError,
+    ServerDraining,
     SessionExpired,
     SessionFenced,
     SessionUnknown,
@@ -412,6 +413,8 @@ class Sessions:
         """``lease`` of sessions that ask for no other, in seconds."""
         self.instance = uuid.uuid4().hex
         self._host, self._lease = host, lease
+        self.leaves_at = math.inf
+        """The server will be gone then, by the monotonic clock."""
         self._started = time.monotonic()
         self.started_at = time.time()
         """Unix time."""
@@ -496,6 +499,11 @@ class Sessions:
                     "distvec.attach(name, addresses, token=...)"
                 )
             if body.create and session is None:
+                if math.isfinite(self.leaves_at):
+                    raise ServerDraining(
+                        "this server was told to end, and takes no new session; connect to the "
+                        "server that takes its place, or to others"
+                    )
                 self._expired.pop(request.session, None)
                 self._sessions[request.session] = ServerSession(
                     request.session,

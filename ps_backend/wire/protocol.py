@@ -231,6 +231,7 @@ _KINDS: dict[str, type[Exception]] = {
         errors.CheckpointIncomplete,
         errors.EpochFenced,
         errors.SessionFenced,
+        errors.ServerDraining,
         errors.SessionExpired,
         Crowded,
         TooEarly,

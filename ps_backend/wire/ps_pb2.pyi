@@ -113,7 +113,7 @@ class Request(_message.Message):
     def __init__(self, session: _Optional[str] = ..., client: _Optional[str] = ..., sequence: _Optional[int] = ..., settled: _Optional[int] = ..., frees: _Optional[_Iterable[int]] = ..., payload: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., read: _Optional[_Union[Read, _Mapping]] = ..., contribute: _Optional[_Union[Contribute, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., join: _Optional[_Union[Join, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., nothing: _Optional[_Union[Nothing, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ..., status: _Optional[_Union[StatusQuery, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., renew: _Optional[_Union[Nothing, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., custom: _Optional[_Union[Custom, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fetch: _Optional[_Union[Fetch, _Mapping]] = ..., compress: _Optional[_Union[Compress, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., save: _Optional[_Union[Save, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., publish: _Optional[_Union[Publish, _Mapping]] = ..., make_keys: _Optional[_Union[MakeKeys, _Mapping]] = ..., make_rows: _Optional[_Union[MakeRows, _Mapping]] = ..., look_up: _Optional[_Union[RowCall, _Mapping]] = ..., change_rows: _Optional[_Union[RowCall, _Mapping]] = ..., remove_keys: _Optional[_Union[RemoveKeys, _Mapping]] = ..., read_keys: _Optional[_Union[ReadKeys, _Mapping]] = ..., copy_rows: _Optional[_Union[CopyRows, _Mapping]] = ..., restore_keys: _Optional[_Union[RestoreKeys, _Mapping]] = ..., chunk: _Optional[bytes] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., key: _Optional[bytes] = ..., life: _Optional[int] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "publications", "keyed", "chunk")
+    __slots__ = ("error", "partials", "payload", "opened", "status", "seconds", "asked", "clocks", "kept", "custom", "peer_messages", "peer_bytes", "pinned", "saved", "leaves_in", "publications", "keyed", "chunk")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     PARTIALS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +128,7 @@ class Reply(_message.Message):
     PEER_BYTES_FIELD_NUMBER: _ClassVar[int]
     PINNED_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
+    LEAVES_IN_FIELD_NUMBER: _ClassVar[int]
     PUBLICATIONS_FIELD_NUMBER: _ClassVar[int]
     KEYED_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
@@ -145,10 +146,11 @@ class Reply(_message.Message):
     peer_bytes: int
     pinned: Pinned
     saved: _containers.RepeatedCompositeFieldContainer[Piece]
+    leaves_in: float
     publications: _containers.RepeatedCompositeFieldContainer[Publication]
     keyed: KeyedState
     chunk: bytes
-    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., asked: _Optional[_Union[Asked, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., kept: _Optional[int] = ..., custom: _Optional[bytes] = ..., peer_messages: _Optional[int] = ..., peer_bytes: _Optional[int] = ..., pinned: _Optional[_Union[Pinned, _Mapping]] = ..., saved: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., publications: _Optional[_Iterable[_Union[Publication, _Mapping]]] = ..., keyed: _Optional[_Union[KeyedState, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ..., partials: _Optional[_Iterable[bytes]] = ..., payload: _Optional[int] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., seconds: _Optional[float] = ..., asked: _Optional[_Union[Asked, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., kept: _Optional[int] = ..., custom: _Optional[bytes] = ..., peer_messages: _Optional[int] = ..., peer_bytes: _Optional[int] = ..., pinned: _Optional[_Union[Pinned, _Mapping]] = ..., saved: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., leaves_in: _Optional[float] = ..., publications: _Optional[_Iterable[_Union[Publication, _Mapping]]] = ..., keyed: _Optional[_Union[KeyedState, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("kind", "message")
