@@ -93,7 +93,7 @@ def test_requests_that_make_no_sense_get_errors():
         session_name("s"),
         pb.Open(protocol=PROTOCOL, servers=1, create=True, secret="s"),
     )
-    service.handle(pb.Request(session=name, client="c", open=opening), None)
+    service.handle(pb.Request(session=name, client="c", open=opening), Payload(0, ()))
     assert error(session=name, client="other", nothing=pb.Nothing()).kind == "SessionUnknown"
     wrong = pb.Array(space=pb.Space(kind="dense", length=3), dtype="object")
     assert (
