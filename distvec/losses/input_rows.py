@@ -86,13 +86,17 @@ def _in_types(rows: Rows) -> Rows:
     )
 
 
-def matrix_for(given: Any) -> Matrix:
-    """CSR with sorted indices, or a dense array by rows; of float32 or float64."""
+def matrix_for(given: Any, *, with_missing: bool = False) -> Matrix:
+    """CSR with sorted indices, or a dense array by rows; of float32 or float64.
+
+    ValueError for numbers that are not finite, but NaN ``with_missing``.
+    """
     matrix: Matrix = _csr(given) if sp.issparse(given) else _floats("features", given)
     if matrix.ndim != 2:
         raise ValueError(f"features have the shape {matrix.shape}; must be a matrix, (rows, n)")
     numbers = matrix if isinstance(matrix, np.ndarray) else matrix.data
-    if not (np.isfinite(numbers.sum()) or np.isfinite(numbers).all()):
+    is_finite = np.isfinite(numbers.sum()) or np.isfinite(numbers).all()
+    if not is_finite and not (with_missing and not np.isinf(numbers).any()):
         raise ValueError(_not_finite(matrix))
     return matrix
 

@@ -238,6 +238,8 @@ class Loss(ABC):
     """How rows must lie together: "" in any order, "group" by groups, "time" by labels."""
     takes_events: ClassVar[bool] = False
     """Whether labels are survival times, of which some may be censored."""
+    takes_missing: ClassVar[bool] = False
+    """Whether features may be NaN."""
 
     @property
     def has_products(self) -> bool:
@@ -413,6 +415,21 @@ class Loss(ABC):
         if self.labels == "real" and not self.order:
             return scores
         raise NotImplementedError(f"{self} does not predict labels; use margins()")
+
+
+class StatefulLoss(Loss):
+    """A loss whose tasks keep something of their rows from one evaluation to the next.
+
+    Its sums are one array, in another shape than the parameters.
+    """
+
+    @abstractmethod
+    def begin(self, rows: Rows, array: Callable[[int], npt.NDArray[Any]]) -> Any:
+        """What is kept of rows. ``array`` copies a parameter from the servers."""
+
+    @abstractmethod
+    def advance(self, state: Any, array: Callable[[int], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """The sums of an evaluation; it may change ``state``, and may be repeated."""
 
 
 class PhasedLoss(Loss):

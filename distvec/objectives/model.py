@@ -368,7 +368,7 @@ class Model:
     def _says(self, what: str, data: Any) -> Floats:
         if not self.is_local:
             raise TypeError(f"the model is on the servers; call model.numpy().{_CALLED[what]}(...)")
-        matrix = matrix_for(data)
+        matrix = matrix_for(data, with_missing=self.loss.takes_missing)
         if matrix.shape[1] != self.num_features:
             raise ValueError(
                 f"features have {matrix.shape[1]:,} columns, the model has {self.num_features:,}"

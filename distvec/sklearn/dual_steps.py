@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from distvec.losses.compiled import njit
 from distvec.losses.rows import Floats, Rows
-from distvec.sklearn.row_steps import njit, shuffle
+from distvec.sklearn.row_steps import shuffle
 
 
 def minimize_dual(rows: Rows, C: float, *, squared: bool, tol: float, most: int) -> Any:

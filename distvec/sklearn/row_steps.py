@@ -17,14 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-try:
-    from numba import njit as njit
-except ImportError:  # where numba has no wheels, the loops run in Python
-
-    def njit(**options: bool) -> Any:  # type: ignore[no-redef]
-        """Leave a function as it is."""
-        return lambda function: function
-
+from distvec.losses.compiled import njit
 
 HINGE, SQUARED_HINGE, LOGISTIC, MODIFIED_HUBER = range(4)
 SQUARED, HUBER, EPSILON_INSENSITIVE, SQUARED_EPSILON_INSENSITIVE = range(4, 8)

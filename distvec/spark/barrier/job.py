@@ -65,7 +65,8 @@ class _Plan(FrameStandIn):
         # Rows of one partition stay together, in their order.
         number = F.col("partition") % self._tasks
         name = f"distvec-{uuid.uuid4().hex}"
-        request = BuildRequest(name, rule, dtype, order, compact, columns.feature_names)
+        known = columns.feature_names, columns.with_missing
+        request = BuildRequest(name, rule, dtype, order, compact, *known)
         raise _RowsKnown(numbered.repartitionById(self._tasks, number), request, rule)
 
 

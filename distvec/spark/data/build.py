@@ -95,6 +95,8 @@ class BuildRequest:
     """Whether it is asked later which features occur."""
     names: tuple[str, ...] = ()
     """Of the columns that the features come from, if they are several."""
+    with_missing: bool = False
+    """Whether features may be NaN."""
 
 
 def _offsets(column: pa.Array) -> Floats:
@@ -137,12 +139,19 @@ class Collector:
     """Gathers a partition's batches, checking each row; ``error`` holds the first bad row's."""
 
     def __init__(
-        self, partition: int, rule: LabelRule, order: str = "", names: Sequence[str] = ()
+        self,
+        partition: int,
+        rule: LabelRule,
+        order: str = "",
+        names: Sequence[str] = (),
+        *,
+        with_missing: bool = False,
     ) -> None:
         self.partition = partition
         self.rule = rule
         self.order = order
         self.names = names
+        self.with_missing = with_missing
         self.error: str | None = None
         self.count = 0
         self.batches: list[SparseRows | DenseRows] = []
@@ -163,7 +172,7 @@ class Collector:
         self.count += batch.num_rows
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        rows = read_features(batch.column("features"), self.names)
+        rows = read_features(batch.column("features"), self.names, with_missing=self.with_missing)
         if self.batches and rows.size != self.batches[0].size:
             raise BadRow(0, sizes_differ(rows.size, self.batches[0].size))
         has_labels = "label" in batch.schema.names
@@ -292,7 +301,8 @@ def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[
             if collector is None or collector.partition != partition:
                 if collector is not None:
                     yield _finish(collector, request, context).encode()
-                collector = Collector(partition, request.rule, request.order, request.names)
+                known = request.rule, request.order, request.names
+                collector = Collector(partition, *known, with_missing=request.with_missing)
             collector.add(rows)
     if collector is not None:
         yield _finish(collector, request, context).encode()

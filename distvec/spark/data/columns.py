@@ -42,6 +42,8 @@ class Columns:
     offset: str | None = None
     group: str | None = None
     event: str | None = None
+    with_missing: bool = False
+    """Whether features may be NaN, or null among others."""
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -51,7 +53,7 @@ class Columns:
     @property
     def along(self) -> dict[str, str]:
         """Those that may be missing and are there."""
-        names = {one.name: getattr(self, one.name) for one in fields(self)[2:]}
+        names = {one.name: getattr(self, one.name) for one in fields(self)[2:-1]}
         return {name: column for name, column in names.items() if column is not None}
 
 

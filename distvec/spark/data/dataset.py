@@ -218,7 +218,8 @@ class Dataset(PartitionedRows):
         self._has_warned = False
         self._paths: list[str] = []
         self._settled: tuple[object, str] | None = None
-        request = BuildRequest(self._name, rule, dtype, order, compact, columns.feature_names)
+        features = columns.feature_names, columns.with_missing
+        request = BuildRequest(self._name, rule, dtype, order, compact, *features)
         rows = select_columns(data, columns, order)
         joined = join_partitions(rows, most_slots(self.spark.sparkContext))
         self._source = joined.mapInArrow(functools.partial(build, request), DESCRIPTOR_SCHEMA)

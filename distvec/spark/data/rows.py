@@ -12,6 +12,7 @@ by their digests rows get an order, and a partition that was computed again is k
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -96,11 +97,13 @@ def values_of(column: pa.Array) -> npt.NDArray[Any]:
     return np.from_dlpack(plain)
 
 
-def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows | DenseRows:
+def read_features(
+    column: pa.Array, names: Sequence[str] = (), *, with_missing: bool = False
+) -> SparseRows | DenseRows:
     """The rows of a feature column: a table if all are dense, else CSR rows without zeros.
 
     Entries keep their zeros. A batch must have a row. ``names``: of the columns that the features
-    come from, for messages.
+    come from, for messages. ``with_missing`` allows NaN, and null, which becomes NaN.
     """
     _refuse_null(column, "the features are null; drop such rows: data.dropna()")
     is_struct = pa.types.is_struct(column.type)
@@ -118,13 +121,17 @@ def read_features(column: pa.Array, names: Sequence[str] = ()) -> SparseRows | D
         lengths = sizes = _lengths(values)
         sparse = np.zeros(lengths.size, dtype=bool)
     flat = values.flatten()
-    _refuse_null_elements(flat, lengths, names)
+    if with_missing and flat.null_count:
+        flat = flat.fill_null(math.nan)
+    else:
+        _refuse_null_elements(flat, lengths, names)
     numbers = values_of(flat)
     _refuse_other_sizes(sizes)
-    if not sparse.any() and np.isfinite(numbers).all():
+    is_bad = np.isinf(numbers) if with_missing else ~np.isfinite(numbers)
+    if not sparse.any() and not is_bad.any():
         return DenseRows(numbers.reshape(sizes.size, int(sizes[0])))
     coordinates = _coordinates(sparse, lengths, indices)
-    _refuse_not_finite(numbers, lengths, coordinates, names)
+    _refuse_not_finite(numbers, is_bad, lengths, coordinates, names)
     return _without_zeros(SparseRows(int(sizes[0]), lengths, coordinates, numbers))
 
 
@@ -286,11 +293,11 @@ def _refuse_other_sizes(sizes: Ints) -> None:
 
 def _refuse_not_finite(
     numbers: Floats,
+    bad: npt.NDArray[np.bool_],
     lengths: Ints,
     coordinates: npt.NDArray[np.int32],
     names: Sequence[str],
 ) -> None:
-    bad = ~np.isfinite(numbers)
     if bad.any():
         position = int(np.argmax(bad))
         feature, value = _feature_name(int(coordinates[position]), names), numbers[position]

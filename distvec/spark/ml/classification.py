@@ -57,6 +57,7 @@ from distvec.spark.ml.summary import (
     Training,
     TrainingSummary,
 )
+from distvec.spark.ml.trees import GBTClassificationModel, GBTClassifier
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 from distvec.spark.objectives.validation import Decision
@@ -65,6 +66,8 @@ from optim import Box, ElasticNet, Result
 __all__ = (
     "FMClassificationModel",
     "FMClassifier",
+    "GBTClassificationModel",
+    "GBTClassifier",
     "LinearSVC",
     "LinearSVCModel",
     "LogisticRegression",

@@ -61,6 +61,13 @@ class Saved(MLWritable, Params, MLReadable[Any]):
         """Attributes beside parameters and Params, which only our files have."""
         return {}
 
+    def _check_in_mllib(self) -> None:
+        """``NotImplementedError`` if MLlib has no such object."""
+        if not self._is_in_mllib:
+            raise NotImplementedError(
+                f"MLlib has no class {type(self).__name__}; leave format() out"
+            )
+
     def _save_from_servers(self, path: str) -> None:
         """Let the servers write the parameters."""
         raise NotImplementedError
@@ -152,9 +159,8 @@ class Writer(GeneralMLWriter):
             If MLlib has no class of this name.
         """
         check_choice(source, self.instance._formats, "source")
-        if source == "mllib" and not self.instance._is_in_mllib:
-            name = type(self.instance).__name__
-            raise NotImplementedError(f"MLlib has no class {name}; leave format() out")
+        if source == "mllib":
+            self.instance._check_in_mllib()
         self.source = source
         return self
 

@@ -65,6 +65,11 @@ class SharingEstimator(SettableParams, ProgressParams, Saved):
     @abstractmethod
     def _train(self, objective: Any, dataset: DataFrame) -> Any: ...
 
+    @property
+    def _weight(self) -> str | None:
+        """The column of weights, if there is one."""
+        return self._given("weightCol") or None
+
     def _start(self, objective: Objective) -> Weights | None:
         """The parameters of ``initialModel``; None without one.
 
@@ -128,11 +133,6 @@ class RowsEstimator(SharingEstimator, StartParams, HasFeatures):
 
     @abstractmethod
     def _objective(self, dataset: DataFrame) -> Objective: ...
-
-    @property
-    def _weight(self) -> str | None:
-        """The column of weights, if there is one."""
-        return self.getOrDefault("weightCol") or None if self.isDefined("weightCol") else None
 
 
 class ServerEstimator(RowsEstimator, FitParams):

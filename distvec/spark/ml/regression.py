@@ -16,12 +16,15 @@ from distvec.spark.ml.linear import (
     LinearRegressionTrainingSummary,
 )
 from distvec.spark.ml.survival import AFTSurvivalRegression, AFTSurvivalRegressionModel
+from distvec.spark.ml.trees import GBTRegressionModel, GBTRegressor
 
 __all__ = (
     "AFTSurvivalRegression",
     "AFTSurvivalRegressionModel",
     "FMRegressionModel",
     "FMRegressor",
+    "GBTRegressionModel",
+    "GBTRegressor",
     "GeneralizedLinearRegression",
     "GeneralizedLinearRegressionModel",
     "LinearRegression",

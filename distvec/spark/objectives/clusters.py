@@ -14,10 +14,10 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from distvec.losses.clustering import COSINE, Quantization, nearest, norms, sums_of, table_of
-from distvec.losses.rows import Floats, Ints, Matrix, Rows
+from distvec.losses.row_hashes import GOLDEN, Keys, mix, row_hashes, uniform
+from distvec.losses.rows import Floats, Ints, Rows
 from distvec.spark.context import PSContext
 from distvec.spark.data.build import Descriptor
 from distvec.spark.data.dataset import PartitionedRows
@@ -34,12 +34,6 @@ _ROWS = 2048
 
 _FEW = 1 << 22
 """So many numbers come to the driver along with draws; of more only those that are needed."""
-
-Keys = npt.NDArray[np.uint64]
-
-# Of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 @dataclass(frozen=True)
@@ -233,7 +227,7 @@ def _draw(
         nothing = np.zeros(0)
         parts = nothing, nothing.astype(int), nothing.view("u8"), None
         return _Draws(descriptor.partition, *parts, has_zero_row=True)
-    hashes = _hashes(rows.matrix, selection.features)
+    hashes = row_hashes(rows.matrix, selection.features)
     rates = np.ones(len(rows)) if rows.weights is None else rows.weights
     if table is not None:
         rates = rates * nearest(rows, selection.at_columns(table), problem.measure).costs
@@ -329,27 +323,6 @@ def _draw_one(random: np.random.Generator, rates: Floats) -> int:
     return min(place, int(np.flatnonzero(rates)[-1]))
 
 
-def _hashes(matrix: Matrix, features: Ints) -> Keys:
-    """Of each row's features."""
-    factors = _mix(features.astype(np.uint64) + np.uint64(1)) | np.uint64(1)
-    if isinstance(matrix, np.ndarray):
-        found = np.empty(len(matrix), np.uint64)
-        for start in range(0, len(matrix), _ROWS):
-            part = slice(start, start + _ROWS)
-            found[part] = _folded(matrix[part]) @ factors
-        return found
-    elements = _folded(matrix.data) * factors[matrix.indices]
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(elements)])
-    of_rows: Keys = sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
-    return of_rows
-
-
-def _folded(values: npt.NDArray[np.float64]) -> Keys:
-    """The bits of numbers, those of the exponent also at the other end."""
-    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
-    return bits ^ (bits >> np.uint64(32))
-
-
 def _uniforms(hashes: Keys, partition: int, seed: int, step: int) -> Floats:
     """A number in [0, 1) for each row; of equal rows all but the first also by their place."""
     order = np.argsort(hashes, kind="stable")
@@ -359,16 +332,6 @@ def _uniforms(hashes: Keys, partition: int, seed: int, step: int) -> Floats:
     ranks = np.empty(ranked.size, np.int64)
     ranks[order] = np.arange(ranked.size) - np.repeat(begins, lengths)
     own = np.where(ranks > 0, (ranks << 20) + partition + 1, 0).astype(np.uint64)
-    salt = _mix(np.array([seed % 2**64], np.uint64)) + np.uint64(step)
-    keys = _mix(_mix(hashes + _mix(salt * _GOLDEN)) + own * _GOLDEN)
-    return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mix(numbers: Keys) -> Keys:
-    """A bijection in which each bit of a number depends on all."""
-    numbers = numbers.copy()
-    for shift, factor in _FACTORS:
-        numbers ^= numbers >> np.uint64(shift)
-        numbers *= np.uint64(factor)
-    numbers ^= numbers >> np.uint64(31)
-    return numbers
+    salt = mix(np.array([seed % 2**64], np.uint64)) + np.uint64(step)
+    keys = mix(mix(hashes + mix(salt * GOLDEN)) + own * GOLDEN)
+    return uniform(keys)

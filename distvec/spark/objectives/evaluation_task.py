@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from pyspark import TaskContext
 
-from distvec.losses.loss import Arrays, Loss, LossError, PhasedLoss, loss_error
+from distvec.losses.loss import Arrays, Loss, LossError, PhasedLoss, StatefulLoss, loss_error
 from distvec.losses.rows import Rows, column_squares, column_sums
 from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.build import Descriptor
@@ -65,10 +65,14 @@ class Evaluation:
     """Where gradients are staged; empty where they go with the answer to a mailbox."""
     told: Mapping[int, PhaseInput] = field(default_factory=dict)
     """By partition."""
+    like: StoredArray | None = None
+    """What sums are like, if not like the parameters."""
 
     @property
     def changes(self) -> tuple[StoredArray, ...]:
         """The arrays like which the sums of contributions are."""
+        if self.like is not None:
+            return (self.like,)
         return () if self.asked == SUMMARY else self.parameters
 
 
@@ -189,6 +193,8 @@ class _Task:
         try:
             if self.request.asked in (COLUMN_SUMS, COLUMN_SQUARES):
                 return self._run_columns(rows)
+            if isinstance(loss, StatefulLoss):
+                return _NOBODY, (loss.advance(self._state(loss), self._parameter),)
             if isinstance(loss, PhasedLoss):
                 return self._run_phase(loss, [np.array(phase) for phase in told])
             arrays, directions = self._pulled()
@@ -234,8 +240,20 @@ class _Task:
             selection.prepared = (key, made)
         return selection.prepared[1]
 
+    def _state(self, loss: StatefulLoss) -> Any:
+        """What was kept of the rows; made anew in another process."""
+        key = (loss, self.request.parameters[0])
+        if self.selection.prepared is None or self.selection.prepared[0] != key:
+            self.selection.prepared = key, loss.begin(self.selection.rows, self._parameter)
+        return self.selection.prepared[1]
+
+    def _parameter(self, number: int) -> Values:
+        return self._pull(number, number, self.request.parameters[number])
+
     def changes(self, gradients: Arrays) -> list[Change]:
         """What to add to the sums of the gradients."""
+        if self.request.like is not None:
+            return [Change(None, one) for one in gradients]
         loaded, changes = singleton(LoadedPartitions), []
         for slot, gradient in enumerate(gradients):
             type = self.request.parameters[slot].type
@@ -299,13 +317,14 @@ def encode_request(request: Evaluation) -> bytes:
         "part": request.part and [type(request.part).__name__, *request.part],
         "round": request.round,
         "told": [*request.told.items()],
+        "like": request.like and _plain(request.like),
     }
     return json.dumps({key: value for key, value in said.items() if value}).encode()
 
 
 def _decode_request(question: bytes) -> Evaluation:
     said = json.loads(question)
-    coordinates, part = said.get("coordinates"), said.get("part")
+    coordinates, part, like = (said.get(one) for one in ("coordinates", "part", "like"))
     return Evaluation(
         tuple(map(_as_stored, said["parameters"])),
         said["asked"],
@@ -314,6 +333,7 @@ def _decode_request(question: bytes) -> Evaluation:
         part and _PARTS[part[0]](*part[1:]),
         said.get("round", ""),
         dict(said.get("told", ())),
+        like and _as_stored(like),
     )
 
 

@@ -50,6 +50,7 @@ from distvec.spark.task_session import SessionTicket
 from ps_backend import errors
 from ps_backend.client import Mailbox, StoredArray, Total, Winner
 from ps_backend.errors import MailboxClosed, PSError, ServerLost
+from ps_backend.program.types import ArrayType
 
 _POLL_SECONDS = 0.5
 """The driver looks up so often while it waits for answers: for Ctrl-C, and for a job that ended."""
@@ -343,6 +344,16 @@ class Evaluator:
             request = self._request(held[:count], kept, asked=PRODUCTS)
             request = replace(request, directions=_as_stored(held[count:]))
             return self._found(self._run_phases(request))
+
+        return self.data.retry_missing(attempt)
+
+    def advance(self, arrays: Sequence[DistArray], type: ArrayType) -> DistArray:
+        """The sums of a ``StatefulLoss``, an array of ``type``. Costs as ``sums``."""
+
+        def attempt() -> DistArray:
+            held = _evaluate_all(self.ps, *arrays)
+            request = replace(self._request(held, None), like=StoredArray(0, type))
+            return self._found(request).gradients[0]
 
         return self.data.retry_missing(attempt)
 

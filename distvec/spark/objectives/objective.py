@@ -193,7 +193,8 @@ class Objective(ObjectiveBase):
         check_choice(dtype, _DTYPES, "dtype")
         check_loss(loss)
         check_intercept(loss, intercept)
-        columns = Columns(feature_names(features), label, weight, offset, group, event)
+        names = feature_names(features)
+        columns = Columns(names, label, weight, offset, group, event, loss.takes_missing)
         check_columns(loss, columns)
         rule = label_rules.rule(loss.labels, positive_label)
         self.data: PartitionedRows

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from distvec.losses.rows import Floats, Ints, Rows
+from distvec.losses.rows import Ints, Rows
 from distvec.spark.data.blocks import Block, load, local_columns
 from ps_backend.client import Change, Client, StoredArray
 from ps_backend.program.spaces import Space
@@ -135,8 +135,9 @@ class Selection:
         """Of the features; in a part, the places among those of the whole."""
         self._whole = whole
         self._coordinates: dict[tuple[StoredArray | None, Space, bool], Ints] = {}
-        self.prepared: tuple[Hashable, Floats] | None = None
-        """What a ``PhasedLoss`` made of these rows in its first phase, and of what."""
+        self.prepared: tuple[Hashable, Any] | None = None
+        """What a ``PhasedLoss`` made of these rows in its first phase, and of what; or what a
+        ``StatefulLoss`` keeps."""
 
     def coordinates(
         self, client: Client, space: Space, *, intercept: bool, kept: StoredArray | None

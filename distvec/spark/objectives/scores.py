@@ -87,7 +87,9 @@ def _answers(
     client: Client | None, request: Request, arrays: Arrays, batch: pa.Array
 ) -> list[Floats]:
     try:
-        rows = read_features(batch, request.names).as_sparse()
+        rows = read_features(
+            batch, request.names, with_missing=request.loss.takes_missing
+        ).as_sparse()
     except BadRow as bad:
         raise ValueError(f"row {bad.row} of a batch: {bad.reason}") from None
     if rows.size != request.num_features:
