@@ -29,6 +29,7 @@ from ps_backend.program.types import ArrayType
 LOOK_SECONDS = 1.0
 IDLE_SECONDS = 15.0
 """Between two samples while nobody looks."""
+_SHORTEST = 0.5
 _PATIENCE = 5.0
 """Who has asked within so many seconds looks."""
 _PARTS = ("client", "wire", "server")
@@ -267,7 +268,7 @@ class Collector:
         self._began = time.time()
         self._asked = 0.0
         self._wake = threading.Event()
-        self._ending = False
+        self._ended = threading.Event()
         self._lock = threading.Lock()
         source.open()
         self._thread = threading.Thread(target=self._run, name="distvec-dashboard", daemon=True)
@@ -275,18 +276,21 @@ class Collector:
 
     def close(self) -> None:
         """Sample no more. Idempotent."""
-        if not self._ending:
-            self._ending = True
+        if not self._ended.is_set():
+            self._ended.set()
             self._wake.set()
             self._thread.join()
             self.source.close()
 
     def _run(self) -> None:
-        while not self._ending:
+        while not self._ended.is_set():
+            began = time.monotonic()
             self.sample()
-            looks = time.monotonic() - self._asked < _PATIENCE
+            looks = began - self._asked < _PATIENCE
             self._wake.wait(LOOK_SECONDS if looks else IDLE_SECONDS)
             self._wake.clear()
+            # Rates between two samples that are close together say nothing.
+            self._ended.wait(max(0.0, began + _SHORTEST - time.monotonic()))
 
     def sample(self) -> None:
         """Take one sample now."""
