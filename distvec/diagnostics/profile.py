@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import linecache
 import math
 import os
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -99,6 +101,23 @@ class Cost:
         return counts + sizes + [_seconds(s) for s in (self.client, self.wire, self.server)]
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a timeline. Seconds of ``time.perf_counter``."""
+
+    site: str
+    thread: int
+    began: float
+    seconds: float
+    waited: float
+    """For replies."""
+    cost: Cost
+    messages: tuple[int, ...]
+    """To each server."""
+    working: tuple[float, ...]
+    """Seconds that each server worked."""
+
+
 @dataclass
 class Profile:
     """The costs by call site (``file:line``), and the plans that ran, in order."""
@@ -111,6 +130,8 @@ class Profile:
     """Those of the call that is being measured."""
     measuring: bool = False
     """Whether a call is being measured right now; calls within it are part of it."""
+    timeline: list[Call] | None = None
+    """The calls in the order of their ends, with ``profile(timeline=True)``."""
     keeps_plans: bool = True
     """Whether ``plans`` has all of them, not only those of the call that is being measured."""
 
@@ -121,6 +142,30 @@ class Profile:
         for cost in self.sites.values():
             total.add(cost)
         return total
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the timeline to a file for Perfetto (https://ui.perfetto.dev) or chrome://tracing.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The JSON file.
+
+        Raises
+        ------
+        ValueError
+            If the profile was made without ``timeline=True``.
+
+        Notes
+        -----
+        The driver has a track for each thread, with a slice for each call. Each server has a track
+        with a slice for its work in that call. A reply tells how long the server worked, but not
+        when: the slice is in the middle of the time that the client waited.
+        """
+        if self.timeline is None:
+            raise ValueError("there is no timeline; measure with dv.profile(timeline=True)")
+        events = trace_events(self.timeline)
+        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
     def __str__(self) -> str:
         rows = [
@@ -146,7 +191,9 @@ class Profile:
 
 
 @contextmanager
-def profile(*, show: bool = True, file: TextIO | None = None) -> Iterator[Profile]:
+def profile(
+    *, show: bool = True, file: TextIO | None = None, timeline: bool = False
+) -> Iterator[Profile]:
     """Measure the cost of each line that uses a session, and print it as a table.
 
     Parameters
@@ -155,6 +202,8 @@ def profile(*, show: bool = True, file: TextIO | None = None) -> Iterator[Profil
         Whether to print the table at the end of the context.
     file : text file, optional
         File to print to. Default: standard output.
+    timeline : bool, default False
+        Whether to keep when each call began and ended, for ``save``.
 
     Yields
     ------
@@ -172,8 +221,14 @@ def profile(*, show: bool = True, file: TextIO | None = None) -> Iterator[Profil
     ...     norm = float(x @ x)
     >>> report.total.messages, report.total.sweeps
     (1, 1)
+
+    A timeline opens in Perfetto:
+
+    >>> with dv.profile(show=False, timeline=True) as report:
+    ...     norm = float(x @ (2 * x))
+    >>> report.save("trace.json")
     """
-    found = Profile()
+    found = Profile(timeline=[] if timeline else None)
     token = _active.set(found)
     try:
         yield found
@@ -218,7 +273,8 @@ class _Measured(AbstractContextManager[None]):
         seconds = time.perf_counter() - self._began
         change = _snapshot(self._counters) - self._before
         sweeps, network, waited = change[:3]
-        messages, working = change[3:].reshape(2, -1).max(axis=1)
+        by_server = change[3:].reshape(2, -1)
+        messages, working = by_server.max(axis=1)
         server = min(working, waited)  # a flush's work may have been over before the wait
         plans = found.plans[self._plans :]
         cost = Cost(
@@ -233,10 +289,58 @@ class _Measured(AbstractContextManager[None]):
         )
         site = call_site()
         found.sites.setdefault(site, Cost()).add(cost)
+        if found.timeline is not None:
+            thread, counts = threading.get_ident(), tuple(map(int, by_server[0]))
+            found.timeline.append(
+                Call(site, thread, self._began, seconds, waited, cost, counts, tuple(by_server[1]))
+            )
         found.reasons.setdefault(site, Counter()).update(found.pending)
         found.pending.clear()
         if not found.keeps_plans:
             found.plans.clear()
+
+
+_DRIVER, _SERVERS = 1, 100
+"""Numbers of processes in a trace. Perfetto takes integers below 2**32 alone, for threads, too."""
+
+
+def trace_events(calls: Sequence[Call]) -> list[dict[str, Any]]:
+    """The events of Chrome's trace format: slices, and names of processes and threads."""
+    threads = {number: place for place, number in enumerate(dict.fromkeys(c.thread for c in calls))}
+    servers = max((len(call.messages) for call in calls), default=0)
+    start = min((call.began for call in calls), default=0.0)
+    names = [(_DRIVER, "driver"), *((_SERVERS + k, f"server {k}") for k in range(servers))]
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}}
+        for pid, name in names
+    ]
+    events += [
+        {"ph": "M", "pid": _DRIVER, "tid": tid, "name": "thread_name",
+         "args": {"name": f"thread {number}"}}
+        for number, tid in threads.items()
+    ]  # fmt: skip
+    ends = [0.0] * servers
+    for call in sorted(calls, key=lambda call: call.began):
+        at = (call.began - start) * 1e6
+        name = readable_site(call.site)
+        arguments = {key: value for key, value in vars(call.cost).items() if value}
+        events.append(
+            {"ph": "X", "pid": _DRIVER, "tid": threads[call.thread], "name": name, "cat": "call",
+             "ts": at, "dur": call.seconds * 1e6, "args": arguments}
+        )  # fmt: skip
+        for server, (messages, working) in enumerate(zip(call.messages, call.working, strict=True)):
+            if not messages:
+                continue
+            spent = min(working, call.seconds) * 1e6
+            middle = at + (call.seconds - call.waited / 2) * 1e6
+            begin = min(max(at, middle - spent / 2), at + call.seconds * 1e6 - spent)
+            begin = max(begin, ends[server])  # of another thread's call: slices must not overlap
+            ends[server] = begin + spent
+            events.append(
+                {"ph": "X", "pid": _SERVERS + server, "tid": 0, "name": name, "cat": "server",
+                 "ts": begin, "dur": spent, "args": {"messages": messages}}
+            )  # fmt: skip
+    return events
 
 
 def _snapshot(counters: Counters) -> npt.NDArray[np.float64]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import io
+import json
 import shutil
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -12,6 +15,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
+from distvec.diagnostics.profile import Profile
 from distvec.planner import Reason
 
 N = 5000
@@ -186,3 +190,37 @@ def test_a_profile_leaves_out_a_plan_that_failed(ps: dv.Session) -> None:
         x[beyond].persist()
     assert report.plans == []
     assert sum(counts.total() for counts in report.reasons.values()) == 0
+
+
+def test_a_timeline_keeps_perfettos_rules(tmp_path):
+    """Integers for processes and threads, names for both, and slices that nest or are apart."""
+    with dv.local(2, in_process=True) as ps, dv.profile(show=False, timeline=True) as report:
+        x = ps.array(np.arange(100_000.0))
+
+        def work():
+            for _ in range(5):
+                float(x @ x)
+                float((x + 1).sum())
+
+        other = threading.Thread(target=contextvars.copy_context().run, args=(work,))
+        other.start()
+        work()
+        other.join()
+    report.save(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert all(type(one["pid"]) is int and 0 <= one["pid"] < 2**32 for one in events)
+    assert all(type(one["tid"]) is int and 0 <= one["tid"] < 2**32 for one in events)
+    named = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
+    assert named == {1: "driver", 100: "server 0", 101: "server 1"}
+    slices = [one for one in events if one["ph"] == "X"]
+    assert {one["pid"] for one in slices} == set(named)
+    calls = [one for one in slices if one["pid"] == 1]
+    assert len(calls) == report.total.calls
+    assert sum(one["args"].get("messages", 0) for one in calls) == report.total.messages
+    tracks: dict[tuple[int, int], float] = {}
+    for one in sorted(slices, key=lambda one: one["ts"]):
+        track = one["pid"], one["tid"]
+        assert one["ts"] >= tracks.get(track, 0.0) - 1e-6 and one["dur"] >= 0.0
+        tracks[track] = one["ts"] + one["dur"]
+    with pytest.raises(ValueError, match="timeline=True"):
+        Profile().save(tmp_path / "none.json")
