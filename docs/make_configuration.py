@@ -130,7 +130,6 @@ TIMEOUTS = {
     "Kernels and diagnostics": {
         "ps_backend.kernels.background:PATIENCE_SECONDS": "Compilation gives way to running kernels, "
         "in total, for",
-        "distvec.diagnostics.draw:_SECONDS": "Graphviz may draw a plan for",
     },
     "Servers on Spark": {
         "distvec.spark.cluster.registry:LEASE_SECONDS": "Another task may replace a server that "

@@ -198,8 +198,8 @@ class DistArray(Arithmetic):
         Parameters
         ----------
         format : {"text", "dot", "svg"}, default "text"
-            ``"text"`` lists the programs. ``"dot"`` gives a graph for Graphviz. ``"svg"`` gives a
-            drawing; it needs the command ``dot`` of Graphviz.
+            ``"text"`` lists the programs. ``"svg"`` gives a drawing, which notebooks show.
+            ``"dot"`` gives a graph for Graphviz.
 
         Returns
         -------

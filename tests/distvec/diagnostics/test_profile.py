@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import io
 import json
-import shutil
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 import distvec as dv
+from distvec.diagnostics.diagram import Box, Diagram
 from distvec.diagnostics.profile import Profile
 from distvec.planner import Reason
 
@@ -100,18 +100,53 @@ def test_a_plan_in_the_dot_language(ps: dv.Session) -> None:
         d.explain("pdf")
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-def test_a_plan_as_a_drawing(ps: dv.Session) -> None:
-    root = ElementTree.fromstring(direction(ps).explain("svg"))
-    assert root.tag.endswith("svg")
+_SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_without_graphviz_the_error_says_what_to_do(
-    ps: dv.Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(RuntimeError, match="install graphviz"):
-        direction(ps).explain("svg")
+@pytest.mark.parametrize("count", [1, 12, 300])
+def test_a_plan_as_a_drawing(ps: dv.Session, count: int) -> None:
+    """All nodes once, apart from one another, and edges from box to box."""
+    d = direction(ps)
+    for k in range(count):
+        d = np.tanh(d + float(k)) if count < 300 else d * np.float64(k + 1) + np.sin(d)
+    text = d.explain("svg")
+    root = ElementTree.fromstring(text)
+    assert text._repr_svg_() == text and d.explain()._repr_svg_() is None
+    boxes = root.findall(f"{_SVG}g")
+    labels = [box.find(f"{_SVG}text").text for box in boxes]
+    names = [line.split()[0] for line in d.explain("dot").splitlines() if " [label=" in line]
+    assert [box.get("id") for box in boxes] == names or "operations" in " ".join(labels)
+    assert len(boxes) <= 220 and len(set(names)) == len(names)
+    places = []
+    for box in boxes:
+        shape = box[0]
+        if shape.tag == f"{_SVG}rect":
+            x, y, width = (float(shape.get(key)) for key in ("x", "y", "width"))
+            places.append((x, x + width, y))
+        elif shape.tag == f"{_SVG}ellipse":
+            x, y, radius = (float(shape.get(key)) for key in ("cx", "cy", "rx"))
+            places.append((x - radius, x + radius, y - 12.0))
+        else:
+            points = [tuple(map(float, one.split(","))) for one in shape.get("points").split()]
+            xs, ys = zip(*points, strict=True)
+            places.append((min(xs), max(xs), min(ys)))
+    for k, (left, right, top) in enumerate(places):
+        for other_left, other_right, other_top in places[:k]:
+            apart = right <= other_left or other_right <= left
+            assert apart or abs(top - other_top) > 24.0
+    middles = {(round((left + right) / 2, 1), round(top, 1)) for left, right, top in places}
+    for path in root.findall(f"{_SVG}path"):
+        numbers = path.get("d").replace("M", " ").replace("C", " ").split()
+        start, end = (tuple(map(float, pair)) for pair in (numbers[:2], numbers[-2:]))
+        assert any(abs(start[0] - x) < 0.2 and abs(start[1] - y - 24) < 0.2 for x, y in middles)
+        assert any(abs(end[0] - x) < 0.2 and abs(end[1] - y) < 0.2 for x, y in middles)
+
+
+def test_labels_are_escaped() -> None:
+    found = Diagram([Box("a", "x < y & z"), Box("b", "b")], [("a", "b"), ("a", "gone")], []).svg()
+    assert "x &lt; y &amp; z" in found
+    assert len(ElementTree.fromstring(found).findall(f"{_SVG}path")) == 1
+    assert ElementTree.fromstring(Diagram().svg()).tag == f"{_SVG}svg"
 
 
 def test_a_profile_has_a_line_per_call_site(ps: dv.Session) -> None:
