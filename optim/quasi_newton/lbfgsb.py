@@ -258,6 +258,8 @@ class LBFGSB(ToleranceSolver):
 def _direction(state: State, free: History) -> Direction:
     """Quasi-Newton on the free coordinates; for the held, along the gradient up to the bound."""
     x, g, memory = state.x, state.gradient, state.memory
+    if not (free or memory.history or state.step_size):
+        return _first_direction(x, g, memory.box)
     box, xp = memory.box, namespace(x)
     scale = free.scale if free else 1.0
     with quiet():
@@ -276,6 +278,24 @@ def _direction(state: State, free: History) -> Direction:
     return Direction(d, slope, d_norm, x_norm, first)
 
 
+def _first_direction(x: Array, g: Array, box: Box) -> Direction:
+    """The projected gradient: the whole step if the box is finite, else one of norm 1 at most.
+
+    On the line to a corner each trial is another point; on the path that bends there many trials
+    are the corner itself. A box that is finite everywhere has the scale of its problem.
+    """
+    with quiet():
+        d = -projected_gradient(box, x, g)
+        room = namespace(x).maximum(x - box.lower, box.upper - x)
+        slope, square, steepest, d_norm, x_norm, width = fetch(
+            vdot(d, g), vdot(d, d), -vdot(g, g), max_norm(d), max_norm(x), max_norm(room), also=(d,)
+        )
+    if math.isfinite(width):
+        return Direction(d, slope, d_norm, x_norm, 1.0)
+    first = 1.0 / math.sqrt(square) if square > 0.0 else 1.0
+    return Direction(d, slope, d_norm, x_norm, min(first, 1.0) if slope > steepest else first)
+
+
 def _free(mask: Array, v: Array) -> Array:
     """`v` with 0 for the coordinates of the mask."""
     return namespace(v).where(mask, 0.0, v)
@@ -285,7 +305,8 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
     """The objective along the direction, projected on the box.
 
     If the path has bent at a bound, its slope does not show the curvature of the pairs; a slope of
-    0 lets the search judge such a step by its gain alone.
+    0 lets the search judge such a step by its gain alone. If it falls as far as a bound, it goes on
+    along the other coordinates only: a longer step would not move the ones at the bound.
     """
     x, g, memory, d = state.x, state.gradient, state.memory, direction.vector
     box, pairs = memory.box, memory.free
@@ -300,10 +321,12 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
             mask = bound_mask(box, new, gradient, state.gradient_norm, reach)
             s, y = new - x, gradient - g
             free_s, free_y = _free(mask, s), _free(mask, y)
-            number, norm, slope, bend, foretold, changed, kept, *dots = fetch(
+            onward = namespace(x).where(outward(box, new, d), 0.0, d)
+            number, norm, slope, slope_onward, bend, foretold, changed, kept, *dots = fetch(
                 value,
                 max_norm(projected_gradient(box, new, gradient)),
                 vdot(gradient, d),
+                vdot(gradient, onward),
                 max_norm(new - straight),
                 vdot(s, g),
                 _count(mask != memory.held, x),
@@ -314,6 +337,7 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
                 vdot(free_y, free_y),
                 also=(new, gradient, mask),
             )
+        slope = slope_onward if slope < 0.0 else slope
         pair = CurvaturePair(s, y, *dots[:2])
         return BoundedTrial(
             step_size,

@@ -161,18 +161,51 @@ def weeds(x):
     return r @ r, 2.0 * steps @ r
 
 
+def exponentials(x):
+    """EXPLIN of CUTEst, less columns: exponentials of products of neighbours less a slope."""
+    grown, slopes = np.exp(0.1 * x[:6] * x[1:7]), 10.0 * np.arange(1, x.size + 1)
+    gradient = -slopes
+    gradient[:6] += 0.1 * grown * x[1:7]
+    gradient[1:7] += 0.1 * grown * x[:6]
+    return grown.sum() - slopes @ x, gradient
+
+
 @pytest.mark.parametrize(
     ("fun", "start", "bounds", "evaluations"),
     [
+        (exponentials, np.zeros(12), [(0.0, 10.0)] * 12, 27),
         (chain, np.zeros(10), [(0.0, 0.9)] * 9 + [(None, None)], 18),
         (weeds, np.ones(3), [(0.0, None), (0.0, None), (0.0, 3.0)], 82),
     ],
 )
 def test_evaluations_of_cutest(fun, start, bounds, evaluations):
-    """Bends of the path, and free coordinates held near bounds, took 54 and 435 evaluations."""
+    """Steps to corners, bends of the path, and free coordinates held near bounds took more."""
     result = LBFGSB(bounds=bounds, gradient_tolerance=1e-5).minimize(fun, start)
     assert result.success
     assert result.nfev <= 1.2 * evaluations
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 8), steep=st.floats(-3.0, 12.0))
+def test_the_first_line_ends_at_the_projected_gradient_step(seed, n, steep):
+    """On a path that bends at bounds, a steep function was evaluated at one corner many times."""
+    quadratic_part, _, x0 = random_quadratic(seed, n)
+    rng, seen = np.random.default_rng(seed), []
+    lower, upper = -rng.exponential(size=n), rng.exponential(size=n)
+    x0 = np.clip(x0, lower, upper)
+
+    def fun(x):
+        seen.append(x)
+        value, gradient = quadratic_part(x)
+        return 10.0**steep * value, 10.0**steep * gradient
+
+    states = LBFGSB(bounds=Box(lower, upper), max_iterations=1).iterations(fun, x0)
+    first = next(states)
+    assert len(list(states)) <= 1
+    if len(seen) > 1:
+        end = np.clip(x0 - first.gradient, lower, upper)
+        np.testing.assert_allclose(seen[1], end, rtol=1e-12, atol=1e-12)
+    assert len(np.unique(seen, axis=0)) == len(seen)
 
 
 @pytest.mark.parametrize("upper", marked([0.5, 0.8, 2.0], long=[2.0]))
