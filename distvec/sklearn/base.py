@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from distvec.losses.loss import Loss
+from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Floats, Matrix, Rows
 from distvec.objectives.local import Objective
 from distvec.session import Session
+from distvec.sklearn.newton import minimize_by_newton, pays
 from optim import Box, ElasticNet, Outcome, Result
 from optim.scipy_interface import solver_class
 
@@ -107,8 +109,16 @@ class Served:
         penalty = ElasticNet(l1=l1, l2=l2)
         objective = Objective(rows, loss=loss, penalty=penalty, intercept=intercept)
         options = {"max_iterations": self.max_iter, "gradient_tolerance": self.tol, **more}
+        known = 0
         if getattr(self, "verbose", 0):
             options["progress"] = True
+        elif self.session is None and pays(objective.data, objective.loss, method):
+            least = minimize_by_newton(objective.data, cast(RowLoss, loss), start, l2, **options)
+            if least.converged:
+                self.n_iter_ = least.iterations
+                return least.x
+            start, known = least.x, least.iterations
+            options["max_iterations"] = max(self.max_iter - known, 0)
         if self.session is None:
             found = objective.minimize(start, method, **options)
         else:
@@ -116,7 +126,7 @@ class Served:
             if intercept:
                 weights[-1] = 0.0
             found = self._minimize(objective, start, method, weights, objective.hessp, **options)
-        self.n_iter_ = found.nit
+        self.n_iter_ = known + found.nit
         self._warn_unless_converged(found)
         x: Array = found.x
         return x

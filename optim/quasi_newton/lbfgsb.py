@@ -305,8 +305,8 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
     """The objective along the direction, projected on the box.
 
     If the path has bent at a bound, its slope does not show the curvature of the pairs; a slope of
-    0 lets the search judge such a step by its gain alone. If it falls as far as a bound, it goes on
-    along the other coordinates only: a longer step would not move the ones at the bound.
+    0 lets the search judge such a step by its gain alone. If the first line falls to a bound, it
+    goes on along the other coordinates: a longer step would not move the ones at the bound.
     """
     x, g, memory, d = state.x, state.gradient, state.memory, direction.vector
     box, pairs = memory.box, memory.free
@@ -321,7 +321,7 @@ def _projected_ray(problem: Problem, state: State, direction: Direction) -> Ray:
             mask = bound_mask(box, new, gradient, state.gradient_norm, reach)
             s, y = new - x, gradient - g
             free_s, free_y = _free(mask, s), _free(mask, y)
-            onward = namespace(x).where(outward(box, new, d), 0.0, d)
+            onward = d if pairs else namespace(x).where(outward(box, new, d), 0.0, d)
             number, norm, slope, slope_onward, bend, foretold, changed, kept, *dots = fetch(
                 value,
                 max_norm(projected_gradient(box, new, gradient)),
