@@ -11,6 +11,7 @@ SPARED = (
     "distvec.rows.optimizers",  # optim, and so scipy.optimize
     "fsspec",
     "graphviz",
+    "distvec.losses.tree_loops",  # numba
     "hypothesis",
     "matplotlib",
     "pandas",
