@@ -21,7 +21,6 @@ from distvec.dashboard.servers import MOST_SERVERS, Servers
 from distvec.diagnostics.profile import Cost, Profile, readable_site
 from distvec.durability.policy import Durability
 from distvec.runtime.liveness import Holder
-from optim import observe
 from ps_backend.client.status import ServerStatus
 from ps_backend.metrics import Sample
 from ps_backend.program.types import ArrayType
@@ -99,6 +98,8 @@ class DriverSource:
 
     def open(self) -> None:
         """Observe runs, lines and arrays, and listen to the log."""
+        from optim import observe  # Not at the top: it loads solvers in each worker of Spark.
+
         self._session.counters.profile = self._profile
         self._session.sites = {}
         self._open.enter_context(observe(self._runs.note))

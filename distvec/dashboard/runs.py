@@ -6,10 +6,12 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distvec.dashboard.series import Series
-from optim import State
+
+if TYPE_CHECKING:
+    from optim import State
 
 _MOST_RUNS = 8
 
