@@ -14,6 +14,7 @@ SPARED = (
     "distvec.losses.tree_loops",  # numba
     "hypothesis",
     "matplotlib",
+    "optim",  # scipy.optimize
     "pandas",
     "ps_backend.in_process",  # all that servers consist of
     "ps_backend.kernels.compiled",  # numba
