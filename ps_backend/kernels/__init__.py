@@ -104,7 +104,7 @@ def engine_for(sweep: Sweep, length: int, choice: str = "auto") -> str:
     draws = _draws(sweep)
     if length * (_WORK_OF_DRAWS if draws else 1) < min(LINEAR_FROM_LENGTH, NUMBA_FROM_LENGTH):
         return "numpy"
-    if draws and has_same_bits(sweep):
+    if draws:
         return "mixed"
     is_short = length < NUMBA_FROM_LENGTH
     if is_short and not all(isinstance(step, Combination) for step in sweep.steps):

@@ -280,6 +280,9 @@ def test_random_numbers_have_the_same_bits_in_all_engines(op: str) -> None:
     assert kernels.strategy_for(draw, drawn_from) == "tiered"
     assert kernels.engine_for(draw, drawn_from - 1) == "numpy"
     assert kernels.engine_for(draw, kernels.NUMBA_FROM_LENGTH) == "mixed"
+    as_integers = (*steps, Step("cast", (len(keys) + 1,), whole))
+    drawn = Sweep((), (whole,) * len(keys), as_integers, (len(keys) + 2,), ())
+    assert kernels.engine_for(drawn, kernels.NUMBA_FROM_LENGTH) == "mixed"
 
 
 def test_functions_that_engines_round_differently_stay_with_one() -> None:
