@@ -40,10 +40,12 @@ class _LinearClassifier(Served):
                 f"the data has one class, {self.classes_[0]}; {type(self).__name__} needs rows of "
                 "at least 2 classes"
             )
-        by_class = compute_class_weight(
-            self.class_weight, classes=self.classes_, y=y, sample_weight=weights
-        )
-        return X, codes, weights, np.asarray(by_class, np.float64)
+        by_class = np.ones(len(self.classes_))
+        if self.class_weight is not None:
+            by_class[:] = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=y, sample_weight=weights
+            )
+        return X, codes, weights, by_class
 
 
 class LogisticRegression(_LinearClassifier, sklearn.linear_model.LogisticRegression):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg.lapack import dposv
 
 from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Floats, Rows
@@ -104,9 +104,5 @@ def _newton_step(
     hessian = scaled.T @ scaled
     diagonal = np.diagonal(hessian) + ridge
     np.fill_diagonal(hessian, diagonal + _DAMPING * diagonal.mean())
-    try:
-        factor = scipy.linalg.cho_factor(hessian, lower=True, overwrite_a=True)
-    except (scipy.linalg.LinAlgError, ValueError):  # not positive definite, or not finite
-        return None
-    step: Floats = -scipy.linalg.cho_solve(factor, gradient, check_finite=False)
-    return step
+    _, solution, failed = dposv(hessian, gradient, lower=True, overwrite_a=True)
+    return None if failed else -solution
