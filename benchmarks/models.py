@@ -15,19 +15,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.ml import Pipeline
+from pyspark.ml import Pipeline, regression
+from pyspark.ml import classification as peers
 from pyspark.ml import recommendation as mllib
-from pyspark.ml.classification import FMClassifier
 from pyspark.ml.evaluation import BinaryClassificationEvaluator, RegressionEvaluator
 from pyspark.ml.feature import FeatureHasher
+from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from benchmarks.harness import Ratio, Report, Table, main
 from benchmarks.spark import start_spark
 from distvec.spark import PSContext
+from distvec.spark.ml.classification import GBTClassifier
 from distvec.spark.ml.online import FTRLClassifier
 from distvec.spark.ml.online_factorization import OnlineFMClassifier
 from distvec.spark.ml.recommendation import ALS
+from distvec.spark.ml.regression import GBTRegressor
 
 SLOTS = 2
 COLUMNS = {"user": 20_000, "ad": 2_000, "site": 200, "hour": 24, "place": 500, "device": 50}
@@ -71,11 +75,37 @@ def clicks(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
     return _halves(spark, make, schema)
 
 
+def numbers(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
+    """20 features, of which 6 matter: a line, steps, a product; and classes by them."""
+    each = rows // (2 * SLOTS)
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for seed in batch.column(0).to_pylist():
+                rng = np.random.default_rng(seed + 1)
+                x = rng.normal(size=(each, 20))
+                target = x[:, 0] + 2 * (x[:, 1] > 0.5) - np.abs(x[:, 2]) + x[:, 3] * x[:, 4]
+                target += np.sin(3 * x[:, 5]) + 0.5 * rng.normal(size=each)
+                label = rng.random(each) < 1 / (1 + np.exp(-2 * target))
+                features = pa.FixedSizeListArray.from_arrays(x.ravel(), 20)
+                columns = [features.cast(pa.list_(pa.float64())), target, label.astype(float)]
+                names = ["features", "target", "label"]
+                yield pa.RecordBatch.from_arrays(list(map(pa.array, columns)), names)
+
+    vectors = array_to_vector(F.col("features"))
+    schema = "features array<double>, target double, label double"
+    return _halves(spark, make, schema, {"features": vectors})
+
+
 def _halves(
-    spark: SparkSession, make: Callable[..., Iterator[pa.RecordBatch]], schema: str
+    spark: SparkSession,
+    make: Callable[..., Iterator[pa.RecordBatch]],
+    schema: str,
+    changed: Mapping[str, Any] | None = None,
 ) -> tuple[DataFrame, DataFrame]:
     """Rows that ``make`` gets of seeds: four fifths to fit, and those held out, both cached."""
     frame = spark.range(0, 2 * SLOTS, 1, 2 * SLOTS).mapInArrow(make, schema)
+    frame = frame.withColumns(dict(changed or {}))
     parts = frame.randomSplit([0.8, 0.2], seed=1)
     for one in parts:
         one.cache().count()
@@ -102,8 +132,8 @@ def ratings(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
     return _halves(spark, make, "user int, item int, rating float")
 
 
-def _rmse(model: Any, data: DataFrame) -> float:
-    judge = RegressionEvaluator(metricName="rmse", labelCol="rating")
+def _rmse(model: Any, data: DataFrame, label: str = "rating") -> float:
+    judge = RegressionEvaluator(metricName="rmse", labelCol=label)
     return float(judge.evaluate(model.transform(data)))
 
 
@@ -114,7 +144,7 @@ def _auc(model: Any, data: DataFrame) -> float:
 
 def _hashed(**params: Any) -> Pipeline:
     hasher = FeatureHasher(inputCols=list(COLUMNS), outputCol="features", numFeatures=1 << 17)
-    return Pipeline(stages=[hasher, FMClassifier(factorSize=8, seed=1, **params)])
+    return Pipeline(stages=[hasher, peers.FMClassifier(factorSize=8, seed=1, **params)])
 
 
 def _ours(**params: Any) -> OnlineFMClassifier:
@@ -148,6 +178,28 @@ FAMILIES: dict[str, Family] = {
         },
         _auc,
         "AUC",
+    ),
+    "classes, boosted trees, 20 rounds of depth 5": Family(
+        numbers,
+        100_000,
+        {
+            "GBTClassifier": lambda: GBTClassifier(maxIter=20),
+            "pyspark.ml GBTClassifier": lambda: peers.GBTClassifier(maxIter=20, seed=1),
+        },
+        _auc,
+        "AUC",
+    ),
+    "numbers, boosted trees, 20 rounds of depth 5": Family(
+        numbers,
+        100_000,
+        {
+            "GBTRegressor": lambda: GBTRegressor(maxIter=20, labelCol="target"),
+            "pyspark.ml GBTRegressor": lambda: regression.GBTRegressor(
+                maxIter=20, labelCol="target", seed=1
+            ),
+        },
+        partial(_rmse, label="target"),
+        "RMSE",
     ),
     **{
         f"ratings, ALS, {kind}": Family(

@@ -8,7 +8,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pyspark.ml.classification import (
@@ -63,6 +63,7 @@ from distvec.spark.ml.params import HasFeatures, KeywordParams, Range, at_least,
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 from distvec.spark.objectives.trees import fit_trees
+from ps_backend.arguments import check_choice
 
 _ALIASES: Mapping[str, str] = {
     "numIterations": "maxIter",
@@ -394,8 +395,9 @@ class GBTRegressor(_TreeEstimator, _GBTRegressorParams, Regressor[Any]):
 # --- models ---------------------------------------------------------------------------------------
 
 
-class Tree(NamedTuple):
-    """One tree of a model.
+@dataclass(frozen=True, eq=False, repr=False)
+class Tree:
+    """One tree of a model; ``model.trees`` has them.
 
     Parameters
     ----------
@@ -407,6 +409,9 @@ class Tree(NamedTuple):
 
     nodes: Nodes
     root: int
+
+    def __repr__(self) -> str:
+        return f"Tree: depth={self.depth}, numNodes={self.numNodes}"
 
     @property
     def numNodes(self) -> int:
@@ -571,7 +576,10 @@ class _TreeModel(ServerModel, _TreeParams):
             A mean for each round, in MLlib's scale: of two classes twice the negative
             log-likelihood.
         """
-        outputs, kind = self._trees.outputs, self._trees.kind
+        return self._evaluate_rounds(dataset, self._trees.kind)
+
+    def _evaluate_rounds(self, dataset: DataFrame, kind: str) -> list[float]:
+        outputs = self._trees.outputs
         label = F.col(self.getOrDefault("labelCol")).cast("double")
         weight = F.lit(1.0)
         if self.isDefined("weightCol") and self.getOrDefault("weightCol"):
@@ -859,6 +867,25 @@ class GBTRegressionModel(_TreeModel, _GBTRegressorParams, RegressionModel[Vector
             The prediction.
         """
         return float(self._margins(value)[0])
+
+    def evaluateEachIteration(self, dataset: DataFrame, loss: str | None = None) -> list[float]:
+        """Return the mean loss after each round.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            Rows with labels, and weights if the model was fitted with weights.
+        loss : {"squared", "absolute"}, optional
+            The loss. By default the one that the trees were fitted to.
+
+        Returns
+        -------
+        list of float
+            A mean for each round.
+        """
+        kind = self._trees.kind if loss is None else loss.lower()
+        check_choice(kind, (SQUARED, ABSOLUTE), "loss")
+        return self._evaluate_rounds(dataset, kind)
 
     def _outputs(self) -> dict[str, Column]:
         return {self.getPredictionCol(): F.col(MARGIN)}

@@ -22,7 +22,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from distvec.losses import Logistic
-from distvec.spark.ml.classification import LogisticRegression, LogisticRegressionModel
+from distvec.spark.ml.classification import (
+    GBTClassifier,
+    LogisticRegression,
+    LogisticRegressionModel,
+)
 from distvec.spark.ml.recommendation import ALS
 from distvec.spark.objectives.model import Model
 from tests.pages import pages
@@ -75,6 +79,9 @@ def check_fits(frame: object, path: str) -> None:
         NotImplementedError, match=re.escape('model.write().format("mllib").save(path)')
     ):
         model.to_mllib()
+    trees = GBTClassifier(maxIter=2).fit(frame)
+    shares = [row.probability[1] for row in trees.transform(frame).collect()]
+    assert len({*shares}) > 1 and trees.evaluateEachIteration(frame)[1] < 1.0
     with pytest.raises(ValueError, match=re.escape("the label is 0.5")):
         estimator.fit(frame.withColumn("label", F.lit(0.5)))
     with pytest.raises(NotImplementedError, match=re.escape("pyspark.ml.recommendation.ALS")):

@@ -15,7 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from distvec.losses import Quantile
-from distvec.spark.ml.classification import FMClassifier, LinearSVC, LogisticRegression
+from distvec.spark.ml.classification import (
+    FMClassifier,
+    GBTClassifier,
+    LinearSVC,
+    LogisticRegression,
+)
 from distvec.spark.ml.clustering import KMeans
 from distvec.spark.ml.losses import LossEstimator
 from distvec.spark.ml.online import FTRLClassifier
@@ -37,6 +42,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "huber": lambda: LinearRegression(**_WEIGHTED, labelCol="time", loss="huber"),
     "poisson": lambda: GeneralizedLinearRegression(**_WEIGHTED, family="poisson", labelCol="time"),
     "survival": lambda: AFTSurvivalRegression(labelCol="time"),
+    "trees": lambda: GBTClassifier(weightCol="weight", maxIter=5),
     "machine": lambda: FMClassifier(factorSize=2, seed=1, maxIter=5),
     "clusters": lambda: KMeans(k=3, seed=1, weightCol="weight"),
     "keys": lambda: FTRLClassifier(

@@ -170,6 +170,8 @@ def test_mllib_reads_our_trees_and_we_read_mllibs(ps, data, tmp_path):
     found = GBTRegressor(**given).fit(whole)
     last = peer.evaluateEachIteration(whole, "squared")[-1]
     assert found.evaluateEachIteration(whole)[-1] <= 1.02 * last
+    absolute = read.evaluateEachIteration(whole, "absolute")
+    assert np.allclose(absolute, peer.evaluateEachIteration(whole, "absolute"))
 
 
 def test_rows_held_out_stop_the_fit_by_mllibs_rule(ps, data):
