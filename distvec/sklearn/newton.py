@@ -16,7 +16,7 @@ _MOST_COLUMNS = {"L-BFGS": 32, "trust-ncg": 64}
 
 _SUFFICIENT = 1e-4
 _HALVINGS = 30
-_DAMPING = 1e-12
+_DAMPING = 1e-9
 """Added to the Hessian's diagonal, relative to its mean, for columns that depend on each other."""
 
 
