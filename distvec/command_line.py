@@ -25,7 +25,7 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from distvec import losses
-from distvec.dashboard import Dashboard
+from distvec.dashboard.dashboard import open_for_servers
 from distvec.losses.loss import Loss
 from distvec.objectives.local import Objective
 from distvec.objectives.model import Model
@@ -154,7 +154,7 @@ def _dashboard(options: argparse.Namespace) -> int:
         return asked_servers(options, metrics=True)
 
     ask()  # an error in the addresses or the token ends the command
-    with Dashboard.of_servers(ask, port=options.port) as page:
+    with open_for_servers(ask, port=options.port) as page:
         print(page, flush=True)
         stop = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())

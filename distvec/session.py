@@ -25,7 +25,7 @@ from distvec.array.repr import summary, table
 from distvec.array.selection import Selection
 from distvec.array.sequences import geomspace, logspace
 from distvec.autodiff.functions import hessian_product, value_and_grad
-from distvec.dashboard import Dashboard
+from distvec.dashboard.dashboard import Dashboard, open_for_session
 from distvec.durability.checkpoints import Checkpoint, Restored
 from distvec.durability.load import Loaded, load
 from distvec.durability.policy import Durability
@@ -948,7 +948,7 @@ class Session(SessionBase):
         if self._closed:
             raise PSError("the session is closed: it has no dashboard; open another session")
         if self._dashboard is None or self._dashboard.is_closed:
-            self._dashboard = Dashboard.of_session(
+            self._dashboard = open_for_session(
                 self, self.durability, port=port, allowed_hosts=tuple(allowed_hosts)
             )
         return self._dashboard

@@ -37,6 +37,15 @@ class Dashboard:
 
     ``Session.dashboard`` makes it. Printing it shows the link; a notebook shows it, too.
 
+    Parameters
+    ----------
+    collector : Collector
+        Source of the state.
+    port : int, default 0
+        Port on the loopback address; 0 selects a free port.
+    allowed_hosts : sequence of str, optional
+        Further host names that may be in the browser's address.
+
     Attributes
     ----------
     url : str
@@ -55,6 +64,7 @@ class Dashboard:
     def __init__(
         self, collector: Collector, *, port: int = 0, allowed_hosts: Sequence[str] = ()
     ) -> None:
+        """Show what ``collector`` has, to browsers that come by one of the allowed names."""
         self._collector = collector
         self._allowed = {*_LOCAL, *(host.lower() for host in allowed_hosts)}
         self.token = secrets.token_urlsafe(24)
@@ -66,26 +76,6 @@ class Dashboard:
         self.port = self._http.port
         self.url = f"http://127.0.0.1:{self.port}/login?token={self.token}"
         self._cookie = f"distvec_{self.port}"
-
-    @classmethod
-    def of_session(
-        cls,
-        session: SessionBase,
-        durability: Durability,
-        *,
-        port: int,
-        allowed_hosts: Sequence[str] = (),
-    ) -> Self:
-        """Return the dashboard of a session, as ``Session.dashboard`` does."""
-        events = Events()
-        source = DriverSource(session, durability, events)
-        collector = Collector(source, session.client.observe, events)
-        return cls(collector, port=port, allowed_hosts=allowed_hosts)
-
-    @classmethod
-    def of_servers(cls, ask: Callable[[], Sequence[ServerStatus]], *, port: int) -> Self:
-        """Return the dashboard of servers without a session; ``ask`` returns their status."""
-        return cls(Collector(ServersAlone(), ask, Events()), port=port)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the page with its present state to a file.
@@ -100,7 +90,13 @@ class Dashboard:
 
     @property
     def is_closed(self) -> bool:
-        """Whether ``close`` was called."""
+        """Whether ``close`` was called.
+
+        Returns
+        -------
+        bool
+            True once the page has stopped.
+        """
         return self._http is None
 
     def close(self) -> None:
@@ -197,6 +193,25 @@ class Dashboard:
         # Within a script element only "</" and "<!--" mean something to a browser.
         state = _encode(self._collector.state()).decode().replace("<", "\\u003c")
         return body.replace("{{state}}", state)
+
+
+def open_for_session(
+    session: SessionBase,
+    durability: Durability,
+    *,
+    port: int,
+    allowed_hosts: Sequence[str] = (),
+) -> Dashboard:
+    """The dashboard of a session, as ``Session.dashboard`` opens it."""
+    events = Events()
+    source = DriverSource(session, durability, events)
+    collector = Collector(source, session.client.observe, events)
+    return Dashboard(collector, port=port, allowed_hosts=allowed_hosts)
+
+
+def open_for_servers(ask: Callable[[], Sequence[ServerStatus]], *, port: int) -> Dashboard:
+    """The dashboard of servers without a session; ``ask`` returns their status."""
+    return Dashboard(Collector(ServersAlone(), ask, Events()), port=port)
 
 
 def _template() -> str:

@@ -65,6 +65,10 @@ def observe(function: Callable[[int, State], Any]) -> Iterator[None]:
         It is called with the number of the run in this process, 1 or more, and the state. Runs in
         other threads call it from there. Its exceptions end the run.
 
+    Yields
+    ------
+    None
+
     Notes
     -----
     A run that goes back to a checkpoint repeats no state. The state keeps whole vectors: keep only
