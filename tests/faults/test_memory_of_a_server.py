@@ -53,7 +53,7 @@ class Process:
 
     @property
     def used(self) -> int:
-        return self.ask(status=pb.Nothing()).status.used
+        return self.ask(status=pb.StatusQuery()).status.used
 
     def resident(self) -> int:
         with open(f"/proc/{self.pid}/statm") as statm:
@@ -70,7 +70,7 @@ def process() -> Iterator[Process]:
         for key in range(20):  # messages as large as those to come
             made.ask("warm", contribute=answer_to("t", 1, key, bytes(50_000)))
         made.ask("warm", end=pb.End(barrier=barrier("mailbox", "t")))
-        made.ask(status=pb.Nothing())  # the first one tries all functions, and imports SciPy's
+        made.ask(status=pb.StatusQuery())  # the first one tries all functions, and imports SciPy's
         yield made
         made.transport.close()
 

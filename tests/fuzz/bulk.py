@@ -133,7 +133,7 @@ def strange(door: FramedServer, rng: random.Random) -> None:
     connection, frames = connected(door)
     ours, _ = proofs_of(TOKEN, door.invitation().admission)
     wrong, _ = proofs_of("another token", door.invitation().admission)
-    status = pb.Request(status=pb.Nothing()).SerializeToString()
+    status = pb.Request(status=pb.StatusQuery()).SerializeToString()
     say = rng.choice(
         (
             b"",

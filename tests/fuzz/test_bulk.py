@@ -30,7 +30,7 @@ def test_strangers_are_sent_away_and_a_good_client_is_served():
         door = FramedServer(Service(memory=1 << 20).handle, TOKEN, None)
         door.bind("127.0.0.1", 0)
         door.start()
-        status = pb.Request(status=pb.Nothing()).SerializeToString()
+        status = pb.Request(status=pb.StatusQuery()).SerializeToString()
         for seed in range(120):
             strange(door, Random(seed))
             if seed % 20 == 0:

@@ -281,7 +281,7 @@ def test_a_zombie_is_left_and_does_nothing_more(cluster, how):
 
 def test_a_server_refuses_what_is_meant_for_another_life(cluster):
     def said(life):
-        request = pb.Request(session="s", client="c", life=life, status=pb.Nothing())
+        request = pb.Request(session="s", client="c", life=life, status=pb.StatusQuery())
         return cluster.servers[0].service.handle(request, Payload(0)).reply.error
 
     assert [said(life).kind for life in (0, 1)] == ["", ""]
@@ -302,7 +302,7 @@ def test_what_was_begun_in_time_and_ended_too_late_is_not_answered(cluster):
         return run(request)
 
     service.sessions.status = status
-    reply = service.handle(pb.Request(session="s", client="c", status=pb.Nothing()), Payload(0))
+    reply = service.handle(pb.Request(session="s", client="c", status=pb.StatusQuery()), Payload(0))
     assert reply.reply.error.kind == "EpochFenced"
     assert not reply.reply.HasField("status")
 
@@ -311,7 +311,9 @@ def test_who_says_that_a_newer_life_has_begun_ends_the_work_of_nobody_else():
     service = Service(memory=1 << 20, life=Incarnation(1))
     one, other = Sender(service, "one"), Sender(service, "other")
     one.write(1, X)
-    request = pb.Request(session=other.session, client=other.client, life=2, status=pb.Nothing())
+    request = pb.Request(
+        session=other.session, client=other.client, life=2, status=pb.StatusQuery()
+    )
     assert service.handle(request, Payload(0)).reply.error.kind == "EpochFenced"
     assert other.error(nothing=pb.Nothing()).kind == "EpochFenced"
     assert one.read(1, len(X)).tobytes() == X.tobytes()

@@ -481,7 +481,7 @@ def test_a_connection_that_cannot_be_made_aside_leaves_requests_to_grpc(server, 
         assert not unhandled
         assert not transport._framed._idle
         if how in ("no such method", "no invitation", "a bad address"):
-            status = transport.call(pb.Request(status=pb.Nothing()))
+            status = transport.call(pb.Request(status=pb.StatusQuery()))
             assert status.reply.HasField("status")
 
 
@@ -490,7 +490,7 @@ def test_a_wrong_token_is_an_error_of_the_request_alone(server, monkeypatch):
     monkeypatch.setattr(threading, "excepthook", unhandled.append)
     with closing(GrpcTransport(server.address, token="a guess", near=False, eager=True)) as wrong:
         with pytest.raises(AuthenticationError, match="the token is wrong"):
-            wrong.call(pb.Request(status=pb.Nothing()))
+            wrong.call(pb.Request(status=pb.StatusQuery()))
         join_all(*(one for one in threading.enumerate() if one.name == "distvec-connect"))
     assert not unhandled
 
