@@ -51,7 +51,7 @@ from distvec.array.statistics import (
     var,
 )
 from distvec.autodiff.functions import grad, hessian_product, value_and_grad
-from distvec.dashboard import metrics
+from distvec.dashboard.dashboard import metrics
 from distvec.diagnostics.profile import profile
 from distvec.durability.load import load
 from distvec.durability.save import save

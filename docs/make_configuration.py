@@ -127,6 +127,13 @@ TIMEOUTS = {
         "ps_backend.server.state.memory:_KEPT_SECONDS": "Memory of freed arrays is kept for new "
         "ones for",
     },
+    "Health, metrics and the dashboard": {
+        "ps_backend.processes.http_server:_SECONDS": "A request by HTTP must be answered within",
+        "ps_backend.server.meters:SLOW_SECONDS": "A request counts as slow after",
+        "distvec.dashboard.collector:LOOK_SECONDS": "While a browser shows the page, the dashboard "
+        "asks the servers every",
+        "distvec.dashboard.collector:IDLE_SECONDS": "Else it asks them every",
+    },
     "Kernels and diagnostics": {
         "ps_backend.kernels.background:PATIENCE_SECONDS": "Compilation gives way to running kernels, "
         "in total, for",

@@ -1,5 +1,5 @@
 """A web page that shows a session, its solvers and its servers while they work."""
 
-from distvec.dashboard.dashboard import Dashboard, metrics
+from distvec.dashboard.dashboard import Dashboard
 
-__all__ = ["Dashboard", "metrics"]
+__all__ = ["Dashboard"]

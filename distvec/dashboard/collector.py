@@ -17,7 +17,7 @@ from distvec.array.core.handle import SessionBase
 from distvec.dashboard.events import Events
 from distvec.dashboard.runs import Runs
 from distvec.dashboard.series import Series
-from distvec.dashboard.servers import MOST_SERVERS, Servers
+from distvec.dashboard.servers import SHOWN_SERVERS, Servers
 from distvec.diagnostics.profile import Cost, Profile, readable_site
 from distvec.durability.policy import Durability
 from distvec.runtime.liveness import Holder
@@ -206,7 +206,7 @@ class DriverSource:
         node, servers = holders[0].node, self._session.client.servers
         type: Any = node.type
         row_bytes = type.width * type.dtype.itemsize
-        ranges = [type.space.range_of(k, servers) for k in range(min(servers, MOST_SERVERS))]
+        ranges = [type.space.range_of(k, servers) for k in range(min(servers, SHOWN_SERVERS))]
         sites = self._session.sites or {}
         known = [sites[id(array)] for array in holders if id(array) in sites]
         return {
@@ -313,10 +313,10 @@ class Collector:
                 "began": self._began,
                 "error": servers.error,
                 "alarms": servers.alarms,
-                "servers": servers.rows[:MOST_SERVERS],
+                "servers": servers.rows[:SHOWN_SERVERS],
                 "servers_count": len(servers.rows),
                 "history": servers.series.since(since),
-                "sessions": servers.held[:MOST_SERVERS],
+                "sessions": servers.held[:SHOWN_SERVERS],
                 "slow": servers.slow,
                 "events": self.events.since(since),
                 **self.source.state(since),

@@ -11,7 +11,7 @@ from distvec.dashboard.series import Series
 from ps_backend.client.status import ServerStatus
 from ps_backend.errors import PSError
 
-MOST_SERVERS = 64
+SHOWN_SERVERS = 64
 _MOST_COMMANDS = 8
 _MOST_SLOW = 50
 _FULL = 0.9

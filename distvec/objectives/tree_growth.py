@@ -67,6 +67,8 @@ from distvec.losses.trees import (
 _UNITS = 29
 """Slopes and curvatures are integers below about 2 to this power."""
 _LOSS_BITS = 28
+_LEAST_RANGE = 2.0**-900
+"""Smaller slopes count as this one, so that no unit is beyond float64."""
 _SAMPLE = 10_000
 """Rows that bins come from, at least."""
 _RARE = 1e-15
@@ -440,7 +442,7 @@ class _Boost:
         weight = self.sample.greatest_weight
         per_row = weight * (far * far if self.growth.kind == SQUARED else far)
         self._per_unit = [
-            2.0 ** (bits - math.ceil(math.log2(max(most, 1e-300))))
+            2.0 ** (bits - math.ceil(math.log2(max(most, _LEAST_RANGE))))
             for bits, most in ((_UNITS, weight * far), (_UNITS, weight), (_LOSS_BITS, per_row))
         ]
         self.units = np.array([1.0 / self._per_unit[0], 1.0 / self._per_unit[1], 1.0])

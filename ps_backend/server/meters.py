@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ps_backend.metrics import Sample, escape_label
 from ps_backend.server.state.memory import resident_bytes
 
-_COUNT, _FAILED, _SECONDS, _RECEIVED, _SENT, _BUCKETS = range(6)
+_COUNT, _FAILED, _WORK, _RECEIVED, _SENT, _BUCKETS = range(6)
 _PER_SECOND = 1 << 20
 """Buckets double from about a microsecond on."""
 _MOST_BUCKETS = 29
@@ -80,7 +80,7 @@ class Meters:
         if failed:
             slot[_FAILED] += 1.0
         if not waits:
-            slot[_SECONDS] += seconds
+            slot[_WORK] += seconds
             bucket = int(seconds * _PER_SECOND).bit_length()
             slot[_BUCKETS + (bucket if bucket < _MOST_BUCKETS else _MOST_BUCKETS - 1)] += 1.0
 
@@ -171,7 +171,7 @@ def _histogram(name: str, label: str, slot: _Slot) -> Iterator[Sample]:
         yield Sample(f"{name}_bucket", sum(buckets[: shown + 1]), f'{label},le="{bound:.9g}"')
     total = sum(buckets)
     yield Sample(f"{name}_bucket", total, f'{label},le="+Inf"')
-    yield Sample(f"{name}_sum", slot[_SECONDS], label)
+    yield Sample(f"{name}_sum", slot[_WORK], label)
     yield Sample(f"{name}_count", total, label)
 
 

@@ -10,7 +10,7 @@ from tests.mllib.sources import change_imports, write_pyspark_tests
 
 BEFORE = """
 from pyspark.ml.classification import (
-    GBTClassifier,  # not ours
+    NaiveBayes,  # not ours
     LinearSVC as SVC,
 )
 from pyspark.ml.linalg import Vectors
@@ -23,7 +23,7 @@ def later():
     from .classification import LinearSVC
 """
 AFTER = """
-from pyspark.ml.classification import GBTClassifier; from distvec.spark.ml.classification import LinearSVC as SVC
+from pyspark.ml.classification import NaiveBayes; from distvec.spark.ml.classification import LinearSVC as SVC
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.feature import (
     Binarizer,
