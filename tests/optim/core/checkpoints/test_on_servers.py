@@ -14,7 +14,7 @@ from tests.optim.core.checkpoints.test_every_solver import untimed
 from tests.optim.registry import START, Case, cases
 
 N = 3000  # several blocks
-SOME = [case for case in cases() if str(case) in ("LBFGS", "LBFGSB-bounds", "OWLQN-l1")]
+SOME = [case for case in cases() if str(case) in ("LBFGS", "LBFGSB", "OWLQN-l1")]
 SOME += [case for case in cases() if str(case) in ("SAG-step_size-l2", "Adam-step_size-average")]
 CURVATURES = np.linspace(1.0, 30.0, N)
 
