@@ -55,7 +55,7 @@ def _memory_limits() -> Iterator[int]:
 def _folders(resource: str) -> Iterator[Path]:
     """The folder of this process's group, and of each above it, in each tree for the resource.
 
-    Within a container the path may be one of the host, and what is mounted is the group itself.
+    Within a container the path may be one of the host, and the mount is the group itself.
     """
     for line in _read(_GROUPS).splitlines():
         _, resources, path = line.split(":", 2)

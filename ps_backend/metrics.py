@@ -36,6 +36,20 @@ class Sample:
         return f"{self.name}{{{self.labels}}}" if self.labels else self.name
 
 
+@dataclass(frozen=True, slots=True)
+class SlowRequest:
+    """A request that took a server longer than a second."""
+
+    ended: float
+    """Unix time."""
+    command: str
+    seconds: float
+    nbytes: int
+    """Bytes of elements in the request and its reply."""
+    session: str
+    """The first characters of its name."""
+
+
 def _table(*rows: Metric) -> Mapping[str, Metric]:
     return MappingProxyType({row.name: row for row in rows})
 

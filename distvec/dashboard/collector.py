@@ -27,7 +27,7 @@ from ps_backend.program.types import ArrayType
 
 LOOK_SECONDS = 1.0
 IDLE_SECONDS = 15.0
-"""Between two samples while nobody looks."""
+"""Between two samples while no browser shows the page."""
 _SHORTEST = 0.5
 _PATIENCE = 5.0
 """Who has asked within so many seconds looks."""
@@ -41,12 +41,12 @@ Json = dict[str, Any]
 
 
 class Source(Protocol):
-    """What the page shows besides the servers."""
+    """The content of the page besides the servers."""
 
     title: str
 
     def open(self) -> None:
-        """Begin to note what happens."""
+        """Begin to observe."""
 
     def sample(self, now: float) -> None:
         """Called about once a second while somebody looks."""
@@ -181,7 +181,7 @@ class DriverSource:
         """The largest arrays on the servers, by the line that made them."""
         alive = self._session.holders.arrays()
         found: dict[int, list[Holder]] = {}
-        """By buffer, or by node of what is pending."""
+        """By buffer, or by node if it is pending."""
         for array in alive:
             node = array.node
             if not node.on_client and type(node.type) is ArrayType:
@@ -300,7 +300,7 @@ class Collector:
             self.source.sample(time.time())
 
     def state(self, since: float = 0.0) -> Json:
-        """What the page shows; of what has a time only that after ``since``."""
+        """The content of the page; of series and events only the part after ``since``."""
         idle = time.monotonic() - self._asked > _PATIENCE
         self._asked = time.monotonic()
         if idle:

@@ -64,7 +64,7 @@ class Dashboard:
     def __init__(
         self, collector: Collector, *, port: int = 0, allowed_hosts: Sequence[str] = ()
     ) -> None:
-        """Show what ``collector`` has, to browsers that come by one of the allowed names."""
+        """Show the state of ``collector`` to browsers that use one of the allowed host names."""
         self._collector = collector
         self._allowed = {*_LOCAL, *(host.lower() for host in allowed_hosts)}
         self.token = secrets.token_urlsafe(24)

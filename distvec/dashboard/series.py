@@ -17,11 +17,8 @@ class Series:
         self.names = ("t", *names)
         self._rows: deque[tuple[float | None, ...]] = deque(maxlen=kept)
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def add(self, time: float, *values: float | None) -> None:
-        """Add a row; what is not finite is left out."""
+        """Add a row; values that are not finite become gaps."""
         self._rows.append((time, *map(_finite, values)))
 
     def since(self, time: float, most: int = SENT) -> dict[str, list[float | None]]:

@@ -20,7 +20,7 @@ Values = dict[str, float]
 
 
 class Servers:
-    """What a function asks the servers, over time. Used by one thread."""
+    """The statuses that a function returns, over time. Used by one thread."""
 
     def __init__(self, ask: Callable[[], Sequence[ServerStatus]], events: Events) -> None:
         self._ask, self._events = ask, events

@@ -100,7 +100,7 @@ class _Layout:
         return [tail, *bends, head]
 
     def _order(self, edges: Sequence[tuple[str, str]]) -> None:
-        """Put what belongs together one below the other, by the means of neighbours' places."""
+        """Put neighbours one below the other, by the means of their places."""
         above: dict[str, list[str]] = {}
         below: dict[str, list[str]] = {}
         for path in self._paths:

@@ -310,7 +310,7 @@ def row_losses(kind: str, margins: Floats, labels: Floats) -> Floats:
     return residuals * residuals if kind == SQUARED else residuals
 
 
-# --- what is known of rows before the first tree --------------------------------------------------
+# --- facts of rows before the first tree -------------------------------------------------------
 
 
 class RowSample(NamedTuple):

@@ -33,7 +33,7 @@ WORDS, BITS = 8, 32
 NODE_COLUMNS = SLOT + 1 + WORDS
 
 LOGISTIC, SOFTMAX, SQUARED, ABSOLUTE = "logistic", "softmax", "squared", "absolute"
-"""What trees are fitted to: the label of two classes, of more, or a number."""
+"""Kinds of trees, by their labels: two classes, more classes, or numbers."""
 
 _DENSE_FROM = 0.25
 """Rows of which so much is not zero are looked up faster in a table."""

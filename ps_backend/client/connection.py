@@ -207,7 +207,7 @@ class Connection:
         }
 
     def observe(self) -> list[ServerStatus]:
-        """What each server holds, and its metrics, for who looks on from another thread.
+        """Return the state and the metrics of each server, for an observer in another thread.
 
         One message a server, which the counters leave out. Awaits no program, so it raises no error
         of one; ``ServerLost`` if a server does not answer within some seconds.

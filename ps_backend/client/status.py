@@ -11,7 +11,7 @@ from ps_backend.client.counters import Counters
 from ps_backend.client.fan_out import FanOut
 from ps_backend.client.requests import Requests
 from ps_backend.client.server_link import RetryPolicy, ServerLink
-from ps_backend.metrics import Sample
+from ps_backend.metrics import Sample, SlowRequest
 from ps_backend.transport import GrpcTransport, Tls, Transport, tls_of
 from ps_backend.wire import ps_pb2 as pb
 
@@ -27,20 +27,6 @@ class HeldSession:
     """0 if it has none."""
     left: float
     """Of the lease, should no client of the session be heard of."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlowRequest:
-    """A request that took a server longer than a second."""
-
-    ended: float
-    """Unix time."""
-    command: str
-    seconds: float
-    nbytes: int
-    """Bytes of elements in the request and its reply."""
-    session: str
-    """The first characters of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +96,7 @@ def decode_status(address: str, message: pb.Status, bulk: str) -> ServerStatus:
 def ask_status(
     transports: Sequence[Transport], retry: RetryPolicy, *, metrics: bool
 ) -> list[pb.Status]:
-    """What the servers behind ``transports`` say of themselves, without a session."""
+    """The status of the servers behind ``transports``, without a session."""
     servers = len(transports)
     counters = Counters(servers)
     links = [

@@ -1,7 +1,6 @@
 """Health and metrics by HTTP, for orchestrators and Prometheus; the base of the dashboard's pages.
 
-It takes GET and HEAD alone, changes nothing, and bounds what strangers can take: threads, seconds
-and bytes.
+It answers GET and HEAD, cannot change anything, and bounds threads, seconds and bytes of strangers.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ALWAYS = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is sent."""
+    """A response."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -129,7 +128,7 @@ def _handler_of(answer: Answer) -> type[BaseHTTPRequestHandler]:
         do_HEAD = do_GET
 
         def send_error(self, code: int, message: Any = None, explain: Any = None) -> None:
-            # The base class's page repeats what the client sent.
+            # The base class's page repeats the client's text.
             not_known = code == HTTPStatus.NOT_IMPLEMENTED
             status = HTTPStatus.METHOD_NOT_ALLOWED if not_known else HTTPStatus(code)
             allow = {"Allow": "GET, HEAD"} if not_known else {}

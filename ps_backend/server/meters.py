@@ -1,4 +1,4 @@
-"""What a server counts of its requests: numbers, seconds, bytes, by command, and slow ones.
+"""Counts of a server's requests: numbers, seconds and bytes by command, and slow requests.
 
 Each thread counts in lists of its own, so that an event takes no lock; readers add them up.
 """
@@ -12,9 +12,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
-from ps_backend.metrics import Sample, escape_label
+from ps_backend.metrics import Sample, SlowRequest, escape_label
 from ps_backend.server.state.memory import resident_bytes
 
 _COUNT, _FAILED, _WORK, _RECEIVED, _SENT, _BUCKETS = range(6)
@@ -30,20 +29,6 @@ _MOST_SLOW = 128
 
 _Slot = list[float]
 _Shard = dict[str, _Slot]
-
-
-@dataclass(frozen=True, slots=True)
-class SlowRequest:
-    """A request that took longer than ``SLOW_SECONDS``."""
-
-    ended: float
-    """Unix time."""
-    command: str
-    seconds: float
-    nbytes: int
-    """Bytes of elements in the request and its reply."""
-    session: str
-    """The first characters of its name."""
 
 
 def _add(totals: _Shard, shard: _Shard) -> None:

@@ -57,7 +57,8 @@ from distvec.spark.ml.summary import (
     Training,
     TrainingSummary,
 )
-from distvec.spark.ml.trees import GBTClassificationModel, GBTClassifier
+from distvec.spark.ml.tree_models import GBTClassificationModel
+from distvec.spark.ml.trees import GBTClassifier
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 from distvec.spark.objectives.validation import Decision

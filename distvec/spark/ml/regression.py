@@ -16,7 +16,8 @@ from distvec.spark.ml.linear import (
     LinearRegressionTrainingSummary,
 )
 from distvec.spark.ml.survival import AFTSurvivalRegression, AFTSurvivalRegressionModel
-from distvec.spark.ml.trees import GBTRegressionModel, GBTRegressor
+from distvec.spark.ml.tree_models import GBTRegressionModel
+from distvec.spark.ml.trees import GBTRegressor
 
 __all__ = (
     "AFTSurvivalRegression",

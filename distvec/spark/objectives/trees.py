@@ -9,14 +9,9 @@ import numpy as np
 
 from distvec.losses.boosting import Boosting, RowSample, sample_rows
 from distvec.losses.trees import Nodes
-from distvec.objectives.tree_growth import (
-    Counts,
-    Ensemble,
-    Growth,
-    bins_for,
-    boost,
-    gather_sample,
-)
+from distvec.objectives.tree_bins import bins_for, gather_sample
+from distvec.objectives.tree_growth import Ensemble, boost
+from distvec.objectives.tree_splits import Counts, Growth
 from distvec.spark.context import PSContext
 from distvec.spark.data.build import Descriptor
 from distvec.spark.data.dataset import PartitionedRows

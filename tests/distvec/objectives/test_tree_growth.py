@@ -37,7 +37,9 @@ from distvec.losses.trees import (
     sigmoid,
     softmax,
 )
-from distvec.objectives.tree_growth import Growth, bins_for, boost, boost_rows, gather_sample
+from distvec.objectives.tree_bins import bins_for, gather_sample
+from distvec.objectives.tree_growth import boost, boost_rows
+from distvec.objectives.tree_splits import Growth
 
 # --- a plain reference ----------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from sklearn.metrics import log_loss
 
 from distvec.losses.rows import Rows
 from distvec.losses.trees import LOGISTIC, VALUE
-from distvec.objectives.tree_growth import Growth, boost_rows
+from distvec.objectives.tree_growth import boost_rows
+from distvec.objectives.tree_splits import Growth
 from distvec.spark import PSContext
 from distvec.spark.ml.classification import GBTClassificationModel, GBTClassifier
 from distvec.spark.ml.regression import GBTRegressionModel, GBTRegressor
