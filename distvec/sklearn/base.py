@@ -21,7 +21,8 @@ from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Floats, Matrix, Rows
 from distvec.objectives.local import Objective
 from distvec.session import Session
-from distvec.sklearn.newton import minimize_by_newton, pays
+from distvec.sklearn.coordinate_descent import minimize_by_coordinates, takes_coordinates
+from distvec.sklearn.newton import Minimum, minimize_by_newton, pays
 from optim import Box, ElasticNet, Outcome, Result
 from optim.scipy_interface import solver_class
 
@@ -109,11 +110,12 @@ class Served:
         penalty = ElasticNet(l1=l1, l2=l2)
         objective = Objective(rows, loss=loss, penalty=penalty, intercept=intercept)
         options = {"max_iterations": self.max_iter, "gradient_tolerance": self.tol, **more}
-        known = 0
+        known, least = 0, None
         if getattr(self, "verbose", 0):
             options["progress"] = True
-        elif self.session is None and pays(objective.data, objective.loss, method):
-            least = minimize_by_newton(objective.data, cast(RowLoss, loss), start, l2, **options)
+        elif self.session is None:
+            least = _newton_minimum(objective.data, loss, start, method, l1, l2, options)
+        if least is not None:
             if least.converged:
                 self.n_iter_ = least.iterations
                 return least.x
@@ -176,6 +178,23 @@ class Served:
 
     def _warn_of_limit(self, reason: str = "the limit of iterations was reached.") -> None:
         warn_of_limit(self, f"{reason} Increase max_iter or tol, or scale the features")
+
+
+def _newton_minimum(
+    rows: Rows,
+    loss: Loss,
+    start: Array,
+    method: str,
+    l1: float,
+    l2: float,
+    options: dict[str, Any],
+) -> Minimum | None:
+    """By Newton's method in place of the method; None where it does not suit."""
+    if pays(rows, loss, method):
+        return minimize_by_newton(rows, cast(RowLoss, loss), start, l2, **options)
+    if takes_coordinates(rows, loss, method):
+        return minimize_by_coordinates(rows, cast(RowLoss, loss), start, l1, l2, **options)
+    return None
 
 
 def _is_estimator(cls: type) -> bool:

@@ -68,8 +68,9 @@ class LogisticRegression(_LinearClassifier, sklearn.linear_model.LogisticRegress
     ``tol`` bounds the largest element of the gradient of the objective divided by ``C sum(w)``.
 
     The name of the solver chooses the method: Newton's for ``"newton-cg"`` and
-    ``"newton-cholesky"``, L-BFGS for the others, and OWL-QN for all with ``l1_ratio`` above 0. Two
-    classes with up to 32 dense features always take Newton's, which is faster there. With
+    ``"newton-cholesky"``, L-BFGS for the others. Two classes with up to 32 dense features always
+    take Newton's, which is faster there. With ``l1_ratio`` above 0 coordinate descent finds each
+    step of Newton's; more than two classes and rows with a session take OWL-QN. With
     ``"liblinear"`` the intercept is penalized, as in scikit-learn.
 
     Examples
