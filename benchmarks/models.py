@@ -24,6 +24,8 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks import graph_peers
+from benchmarks.graph_peers import Method
 from benchmarks.harness import Ratio, Report, Table, main
 from benchmarks.spark import start_spark
 from distvec.spark import PSContext
@@ -214,6 +216,28 @@ FAMILIES: dict[str, Family] = {
         )
         for kind, params in _RATINGS.items()
     },
+    "links, PageRank": Family(
+        partial(graph_peers.links, parts=2 * SLOTS),
+        1_000_000,
+        {
+            "Graph": lambda: Method(graph_peers.pagerank),
+            "joins of DataFrames, 10 steps": lambda: Method(graph_peers.pagerank_by_joins),
+            "scipy.sparse on the driver": lambda: Method(graph_peers.pagerank_by_scipy),
+        },
+        graph_peers.error_of_ranks,
+        "error",
+    ),
+    "links, connected components": Family(
+        partial(graph_peers.links, parts=2 * SLOTS),
+        1_000_000,
+        {
+            "Graph": lambda: Method(graph_peers.components),
+            "joins of DataFrames": lambda: Method(graph_peers.components_by_joins),
+            "scipy.sparse on the driver": lambda: Method(graph_peers.components_by_scipy),
+        },
+        graph_peers.count_values,
+        "components",
+    ),
 }
 
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 MODULES = (
     "distvec",
     "distvec.dashboard",
+    "distvec.graphs",
     "distvec.spark",
+    "distvec.spark.graphs",
     "distvec.spark.ml.classification",
     "distvec.spark.ml.clustering",
     "distvec.spark.ml.regression",

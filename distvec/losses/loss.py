@@ -428,8 +428,11 @@ class StatefulLoss(Loss):
         """What is kept of rows. ``array`` copies a parameter from the servers."""
 
     @abstractmethod
-    def advance(self, state: Any, array: Callable[[int], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """The sums of an evaluation; it may change ``state``, and may be repeated."""
+    def advance(self, state: Any, array: Callable[[int], npt.NDArray[Any]]) -> Any:
+        """The sums of an evaluation; it may change ``state``, and may be repeated.
+
+        An array; or places, each once, and the sums there, which are 0 elsewhere.
+        """
 
 
 class PhasedLoss(Loss):

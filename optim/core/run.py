@@ -429,7 +429,7 @@ def _progress_bar(progress: Progress, total: int) -> Iterator[Callable[[State], 
 
 
 @contextmanager
-def progress_bar(total: int, *, is_shown: bool = True) -> Iterator[Callable[..., None]]:
+def progress_bar(total: int | None, *, is_shown: bool = True) -> Iterator[Callable[..., None]]:
     """A function that shows a number of iterations, and numbers by name."""
     if not is_shown:
         yield lambda iterations, **numbers: None

@@ -5,7 +5,7 @@ from multiprocessing.pool import ThreadPool
 
 from pyspark.ml import tuning
 
-from examples import claim_counts, own_loss, survival, text_classification
+from examples import claim_counts, import_graph, own_loss, survival, text_classification
 
 
 def test_a_loss_of_ones_own_in_a_pipeline(one_spark, capsys, monkeypatch):
@@ -52,3 +52,12 @@ def test_survival_times(one_spark, capsys):
     for line in (low, median, high):
         probability, percent = numbers(line)
         assert abs(100.0 * probability - percent) < 4.0
+
+
+def test_imports_of_a_package(one_spark, capsys):
+    import_graph.main(["--package", "optim", "--count", "3"])
+    connected, *modules = capsys.readouterr().out.splitlines()
+    assert numbers(connected)[0] > 20
+    shares = [numbers(line)[0] for line in modules]
+    assert len(shares) == 3 and shares == sorted(shares, reverse=True)
+    assert all(" optim." in line for line in modules)

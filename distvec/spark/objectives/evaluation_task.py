@@ -252,9 +252,12 @@ class _Task:
 
     def changes(self, gradients: Arrays) -> list[Change]:
         """What to add to the sums of the gradients."""
-        if self.request.like is not None:
-            return [Change(None, one) for one in gradients]
         loaded, changes = singleton(LoadedPartitions), []
+        if (like := self.request.like) is not None:
+            (sums,) = gradients
+            if isinstance(sums, np.ndarray):
+                return [Change(None, sums)]
+            return [loaded.vectors().contribution(like.type, *sums, are_sorted=False)]
         for slot, gradient in enumerate(gradients):
             type = self.request.parameters[slot].type
             values = gradient.astype(type.dtype, copy=False)

@@ -61,11 +61,13 @@ class CoordinateTransfer:
             self._source, self._type = source, type
         return self._values if coordinates.size == type.space.length else self._values[coordinates]
 
-    def contribution(self, type: ArrayType, coordinates: Ints, values: Values) -> Change:
+    def contribution(
+        self, type: ArrayType, coordinates: Ints, values: Values, *, are_sorted: bool = True
+    ) -> Change:
         """What to contribute to an array of ``type`` to add ``values`` at ``coordinates``."""
         if not _is_most(coordinates, type):
             return Change(coordinates, values)
-        if coordinates.size == type.space.length:
+        if are_sorted and coordinates.size == type.space.length:
             return Change(None, values)
         if (self._sum.shape, self._sum.dtype) != (type.shape, type.dtype):
             self._sum = np.empty(type.shape, type.dtype)

@@ -9,7 +9,6 @@ number of partitions and servers.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -26,19 +25,16 @@ from distvec.losses.labels import Numbers
 from distvec.losses.ratings import Factorization, solve_rows
 from distvec.losses.rows import Floats, Ints
 from distvec.spark.context import PSContext
-from distvec.spark.data.build import Descriptor
 from distvec.spark.data.columns import ENTRIES, Columns
 from distvec.spark.data.dataset import Dataset
-from distvec.spark.jobs.failures import Failure
 from distvec.spark.jobs.interpreter import use_driver_python
+from distvec.spark.objectives.block_rounds import restart_if_lost, run_in_round
 from distvec.spark.objectives.evaluation_task import LoadedPartitions
+from distvec.spark.objectives.partition import Selection
 from distvec.spark.rounds.contribute import Contributor
-from distvec.spark.task_session import SessionTicket, join, singleton
+from distvec.spark.task_session import singleton
 from optim.core.run import progress_bar
-from ps_backend.client import StoredArray
-from ps_backend.errors import PSError, ServerLost
-
-_TRIES = 3
+from ps_backend.client import Client, StoredArray
 
 Ids = npt.NDArray[np.int32]
 
@@ -164,16 +160,11 @@ def factorize(
     with a warning, and give the same factors. Each half of an iteration is a Spark job without a
     shuffle.
     """
-    for left in reversed(range(_TRIES)):
-        lives = ps.generations
-        try:
-            return _factorize(ps, ratings, problem, start(), iterations, progress)
-        except PSError as error:
-            is_lost = isinstance(error, ServerLost) or ps.generations != lives
-            if not (left and is_lost and ps.generations):
-                raise
-            warnings.warn(f"the factorization starts again: {error}", RuntimeWarning, stacklevel=3)
-    raise AssertionError("unreachable")
+
+    def attempt() -> Factors:
+        return _factorize(ps, ratings, problem, start(), iterations, progress)
+
+    return restart_if_lost(ps, attempt, "the factorization")
 
 
 def _factorize(
@@ -211,53 +202,27 @@ def _solve_side(
     rank = others.shape[1]
     gram = (others.T @ others).numpy() if problem.is_implicit else np.zeros((rank, rank))
 
-    def attempt() -> tuple[DistArray, _Sums]:
-        found = ps.zeros((len(side.ids), rank))
-        with ps.round(found) as r:
-            task = partial(_solve_partition, ps.access, held, problem, gram, r)
-            sums = [_checked(one) for one in side.rows.run_on_blocks(task)]
-        return found, _Sums(*(math.fsum(column) for column in zip(*sums, strict=True)))
-
-    return side.rows.retry_missing(attempt)
-
-
-def _checked(answer: _Sums | Failure) -> _Sums:
-    """Raise what a task raised."""
-    if isinstance(answer, Failure):
-        answer.throw(f"in the task of partition {answer.partition}", "the factors are unchanged.")
-    return answer
-
-
-def _solve_partition(
-    access: SessionTicket,
-    others: StoredArray,
-    problem: Factorization,
-    gram: Floats,
-    r: Contributor,
-    descriptor: Descriptor,
-) -> _Sums | Failure:
-    """Solve the rows of a partition. Two messages a server: a pull and a push.
-
-    The loss of a server is returned: Spark would try the task again.
-    """
-    try:
-        return _solve(access, others, problem, gram, r, descriptor)
-    except ServerLost as error:
-        return Failure.of(descriptor.partition, error)
+    found, sums = run_in_round(
+        ps,
+        side.rows,
+        partial(ps.zeros, (len(side.ids), rank)),
+        partial(_solve, held, problem, gram),
+    )
+    return found, _Sums(*(math.fsum(column) for column in zip(*sums, strict=True)))
 
 
 def _solve(
-    access: SessionTicket,
     others: StoredArray,
     problem: Factorization,
     gram: Floats,
+    client: Client,
+    selection: Selection,
     r: Contributor,
-    descriptor: Descriptor,
 ) -> _Sums:
-    loaded = singleton(LoadedPartitions)
-    selection = loaded.get(descriptor.path).selection(None, descriptor.partition)
+    """Solve the rows of a partition. Two messages a server: a pull and a push."""
     places: Ints = selection.rows.labels.astype(np.int64)
-    factors = loaded.vectors().pull(join(access), *others, selection.features)
+    vectors = singleton(LoadedPartitions).vectors()
+    factors = vectors.pull(client, *others, selection.features)
     solved = solve_rows(selection.rows.matrix, factors, problem, gram)  # type: ignore[arg-type]
     r.push(places, solved.factors)
     return _Sums(solved.value, solved.penalty)
