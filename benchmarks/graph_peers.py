@@ -72,7 +72,7 @@ def pagerank_by_joins(edges: DataFrame, steps: int = 10) -> DataFrame:
     vertices = ends.join(degrees.withColumnRenamed("src", "id"), "id", "left").cache()
     rank = vertices.withColumn("value", F.lit(1.0 / n))
     for _ in range(steps):
-        lost = rank.where("count is null").agg(F.sum("value")).first()[0] or 0.0
+        lost = _only(rank.where("count is null").agg(F.sum("value")))
         shares = out.join(rank.select(F.col("id").alias("src"), "value"), "src")
         arrived = shares.groupBy(F.col("dst").alias("id")).agg(
             F.sum(F.col("value") / F.col("count")).alias("arrived")
@@ -120,12 +120,17 @@ def error_of_ranks(found: DataFrame, edges: DataFrame) -> float:
     """The sum of the absolute errors."""
     exact = pagerank_by_scipy(edges, 1e-14).withColumnRenamed("value", "exact")
     differences = found.join(exact, "id").select(F.abs(F.col("value") - F.col("exact")).alias("e"))
-    return float(differences.agg(F.sum("e")).first()[0])
+    return _only(differences.agg(F.sum("e")))
 
 
 def count_values(found: DataFrame, edges: DataFrame) -> float:
     """The number of components."""
     return float(found.select("value").distinct().count())
+
+
+def _only(frame: DataFrame) -> float:
+    """The number that a frame of one row has; 0 for null."""
+    return float(frame.toArrow().column(0)[0].as_py() or 0.0)
 
 
 def _numbered(edges: DataFrame) -> tuple[Any, Any, Any]:
@@ -134,7 +139,8 @@ def _numbered(edges: DataFrame) -> tuple[Any, Any, Any]:
     ids, places = np.unique(
         np.concatenate([ends.column(k).to_numpy() for k in (0, 1)]), return_inverse=True
     )
-    return ids, *np.split(places, 2)
+    source, target = np.split(places, 2)
+    return ids, source, target
 
 
 def _frame(edges: DataFrame, ids: Any, values: Any) -> DataFrame:

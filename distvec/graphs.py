@@ -46,7 +46,7 @@ class GraphAlgorithms(ABC, Generic[Result]):
         personalization: Mapping[Any, float] | None = None,
         tolerance: float = 1e-8,
     ) -> Result:
-        """Return the share of visits of each vertex by a reader who follows edges at random.
+        """Return the share of visits of each vertex by a reader that follows edges at random.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class GraphAlgorithms(ABC, Generic[Result]):
         Notes
         -----
         In each step vertices send only the change of their share since they last sent. Changes
-        that are too small to matter wait, and none is lost. The number of steps is at most
+        that are too small to matter wait; they are not lost. The number of steps is at most
         ``log(tolerance * (1 - damping) / 2) / log(damping)``.
 
         References
@@ -376,7 +376,7 @@ class Graph(GraphAlgorithms[VertexValues]):
     Raises
     ------
     TypeError
-        If ids are neither integers nor strings.
+        If ids are not integers or strings.
     ValueError
         If there are no edges, lengths differ, or a weight is negative or not finite.
 

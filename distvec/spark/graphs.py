@@ -47,7 +47,7 @@ class Graph(GraphAlgorithms[DataFrame]):
     Raises
     ------
     TypeError
-        If ids are neither integers nor strings.
+        If ids are not integers or strings.
     ValueError
         If there are no edges, an id is null, or a weight is negative or not finite.
 
@@ -63,8 +63,8 @@ class Graph(GraphAlgorithms[DataFrame]):
 
     The edges stay in files on the executors until ``close``, by vertex. An algorithm keeps tasks
     that wait for the steps. In a step each task pulls the values of the neighbours of its vertices,
-    and pushes those of its vertices. The ids of all vertices are in the memory of the driver and of
-    the executors. If a server is lost, the algorithm starts again.
+    and pushes the new values of its vertices. The ids of all vertices are in the memory of the
+    driver and of the executors. If a server is lost, the algorithm starts again.
 
     Examples
     --------
