@@ -10,7 +10,7 @@ PEERS    := $(VENV)/.installed-peers
 # Generates the code of the wire format. An old release, apart from the environment: generated code
 # asks for a protobuf at least as new as itself, so whoever uses distvec may have 6.30 or later.
 PROTOC   := $(VENV)/protoc-1.72.2
-# And this one once PyTorch is, which only tests need.
+# And this one once PyTorch is, which tests and the pages of distvec.torch need.
 TORCH    := $(VENV)/.installed-torch
 # And this one once what builds the site is.
 SITE     := $(VENV)/.installed-docs
@@ -72,7 +72,7 @@ java:
 demo: java env  ## Train the example on Spark with two parameter servers
 	@$(PY) -m examples.logistic_regression --output build/demo
 
-test: lint docs $(TORCH) $(CLASSES)  ## Lint, build the site, then all the tests, by four processes (without Java, those that need it are skipped)
+test: lint docs $(CLASSES)  ## Lint, build the site, then all the tests, by four processes (without Java, those that need it are skipped)
 	$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --junit-xml build/test.xml $(PYTEST)
 
 long: $(TORCH) $(CLASSES)  ## The tests that take longer than `make test` may
@@ -114,7 +114,7 @@ $(PROTOC): | $(STAMP)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $@ \
 	  grpcio-tools==$(lastword $(subst -, ,$@))
 
-lint: env $(PROTOC)  ## Style, types, layers, and whether the generated code is up to date
+lint: env $(PROTOC) $(TORCH)  ## Style, types, layers, and whether the generated code is up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -141,7 +141,7 @@ BENCHMARKS := nodes dispatch latency fused engines functions tables slices movem
 # Those that are also run over 1e7 features.
 LARGER     := logistic plain_pyspark
 
-pages: env  ## Write the pages of docs/ that are made from the code
+pages: env $(TORCH)  ## Write the pages of docs/ that are made from the code
 	$(PY) -m docs.make_inventories
 	$(PY) -m docs.make_cli
 	$(PY) -m docs.make_configuration
@@ -152,10 +152,10 @@ pages: env  ## Write the pages of docs/ that are made from the code
 pictures: env  ## Draw docs/pictures/*.svg; PICTURES=--measure runs the solvers again
 	$(PY) -m docs.make_pictures $(PICTURES)
 
-docstrings: env  ## Validate the docstrings of everything that users import
+docstrings: env $(TORCH)  ## Validate the docstrings of everything that users import
 	$(PY) -m docs.check_docstrings
 
-docs: env $(SITE)  ## Build the documentation site in build/site, offline; each warning is an error
+docs: env $(SITE) $(TORCH)  ## Build the documentation site in build/site, offline; each warning is an error
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going --jobs 2 -d build/doctrees docs build/site
 
 proto: env $(PROTOC)  ## Generate ps_backend/wire/*_pb2.py from its .proto

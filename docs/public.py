@@ -24,6 +24,7 @@ MODULES = (
     "distvec.losses",
     "distvec.sklearn",
     "distvec.testing",
+    "distvec.torch",
     "optim",
 )
 PACKAGES = frozenset(module.partition(".")[0] for module in (*MODULES, "ps_backend"))

@@ -1,0 +1,6 @@
+"""PyTorch models with embedding tables and parameters on servers."""
+
+from distvec.torch.embedding import Embedding, EmbeddingBag, prefetch
+from distvec.torch.optimizer import Optimizer, dense_table
+
+__all__ = ["Embedding", "EmbeddingBag", "Optimizer", "dense_table", "prefetch"]
