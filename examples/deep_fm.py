@@ -1,4 +1,4 @@
-"""Predict clicks with DeepFM in PyTorch, with its embeddings on parameter servers.
+"""Predict clicks with DeepFM in PyTorch, with embeddings on parameter servers.
 
     python -m examples.deep_fm
     python -m examples.deep_fm --data clicks.parquet --label click

@@ -53,10 +53,12 @@ def dense_table(model: torch.nn.Module, ps: Session, optimizer: RowOptimizer) ->
     """
     parameters = trained(model)
     kinds = {str(one.dtype).removeprefix("torch.") for one in parameters}
-    if len(kinds) != 1:
+    if not parameters:
+        raise ValueError("the model has no parameters to train")
+    if len(kinds) > 1:
         raise ValueError(
-            f"the parameters of the model have the dtypes {', '.join(sorted(kinds)) or 'of none'}; "
-            "a table needs one"
+            f"the parameters of the model have the dtypes {', '.join(sorted(kinds))}; a table "
+            "needs one dtype"
         )
     rows = -(-sum(one.numel() for one in parameters) // COLUMNS)
     table = ps.keys(range(rows)).table(COLUMNS, dtype=kinds.pop())
@@ -76,8 +78,8 @@ class Optimizer:
     model : torch.nn.Module
         The model, with layers such as ``Embedding``.
     dense : KeyedArray, optional
-        The table that ``dense_table`` returned for this model. Its values replace those of the
-        model, now and after each step. By default the parameters of the model are trained by an
+        The table that ``dense_table`` returned for this model. The model gets its values, now
+        and after each step. By default the parameters of the model are trained by an
         optimizer of PyTorch, beside this one.
 
     Raises

@@ -241,8 +241,11 @@ def test_what_is_no_layer_or_no_optimizer(ps: dv.Session) -> None:
         Optimizer(Embedding(table))
     with pytest.raises(ValueError, match="no layer"):
         Optimizer(torch.nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="needs one"):
+    with pytest.raises(ValueError, match="no parameters"):
         dense_table(torch.nn.ReLU(), ps, dv.rows.sgd(0.1))
+    mixed = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2).double())
+    with pytest.raises(ValueError, match="float32, float64"):
+        dense_table(mixed, ps, dv.rows.sgd(0.1))
     with pytest.raises(ValueError, match="need 2 rows"):
         Optimizer(
             torch.nn.Linear(100, 1),
