@@ -139,7 +139,7 @@ class GraphAlgorithms(ABC, Generic[Result]):
         return label
 
     def label_propagation(self, *, max_iterations: int = 5) -> Result:
-        """Return the community of each vertex: labels spread to neighbours until few change.
+        """Return the community of each vertex, by labels that spread to neighbours.
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegralType, StringType
 
 from distvec.graphs import GraphAlgorithms
@@ -47,7 +47,7 @@ class Graph(GraphAlgorithms[DataFrame]):
     Raises
     ------
     TypeError
-        If ids are not integers or strings.
+        If ``edges`` is no DataFrame, or ids are not integers or strings.
     ValueError
         If there are no edges, an id is null, or a weight is negative or not finite.
 
@@ -87,7 +87,12 @@ class Graph(GraphAlgorithms[DataFrame]):
         partitions: int | None = None,
         verbose: bool = False,
     ) -> None:
-        session = edges.sparkSession
+        session: SparkSession | None = getattr(edges, "sparkSession", None)
+        if session is None:
+            raise TypeError(
+                f"edges is {type(edges).__name__}; it must be a Spark DataFrame. For edges in "
+                "memory use distvec.graphs.Graph(source, target)"
+            )
         if is_connect(session):
             raise NotImplementedError(
                 "a graph shuffles its edges, which a program with Spark Connect cannot; use a "

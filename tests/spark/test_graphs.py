@@ -80,9 +80,10 @@ def test_a_step_costs_the_driver_few_messages_and_no_vector(ps, edges, monkeypat
             graph.pagerank(damping=0.1, tolerance=10.0**-digits)
             used.append(ps.counters.snapshot() | {"steps": len(steps)})
     more = {name: used[1][name] - used[0][name] for name in used[0]}
-    # The question; what follows from the answers; and the products that the next one is about.
+    # The question; what follows from the answers; and the products that the next one is about. Two
+    # more, should tasks end that waited for too long.
     assert more["steps"] >= 4
-    assert more["messages"] <= 3 * more["steps"]
+    assert more["messages"] <= 5 * more["steps"]
     assert more["bytes_received"] < 1500 * more["steps"]
 
 
@@ -113,6 +114,8 @@ def test_bad_edges_are_refused(ps, spark, edges):
         Graph(spark.createDataFrame([(1, None)], "src long, dst long"))
     with pytest.raises(TypeError, match=r"are columns of double and bigint.*cast\('long'\)"):
         Graph(edges.withColumn("src", edges.src.cast("double")))
+    with pytest.raises(TypeError, match=r"edges is list; .*distvec\.graphs\.Graph"):
+        Graph([(1, 2)])
     with pytest.raises(ValueError, match="partitions=0"):
         Graph(edges, partitions=0)
     with Graph(spark.createDataFrame([(5, 5)], ["src", "dst"])) as loop:
