@@ -15,21 +15,27 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import scipy.sparse as sp
 from pyspark.ml import Pipeline, regression
 from pyspark.ml import classification as peers
+from pyspark.ml import clustering as mllib_clusters
 from pyspark.ml import recommendation as mllib
 from pyspark.ml.evaluation import BinaryClassificationEvaluator, RegressionEvaluator
 from pyspark.ml.feature import FeatureHasher
 from pyspark.ml.functions import array_to_vector
+from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from sklearn.decomposition import LatentDirichletAllocation
 
 from benchmarks import graph_peers
 from benchmarks.graph_peers import Method
 from benchmarks.harness import Ratio, Report, Table, main
 from benchmarks.spark import start_spark
-from distvec.spark import PSContext
+from distvec.losses.topics import Topics
+from distvec.spark import Model, PSContext
 from distvec.spark.ml.classification import GBTClassifier
+from distvec.spark.ml.clustering import LDA, LocalLDAModel
 from distvec.spark.ml.online import FTRLClassifier
 from distvec.spark.ml.online_factorization import OnlineFMClassifier
 from distvec.spark.ml.recommendation import ALS
@@ -134,6 +140,65 @@ def ratings(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
     return _halves(spark, make, "user int, item int, rating float")
 
 
+def documents(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
+    """Documents of some 100 words out of 5,000, which 20 hidden topics have drawn."""
+    each, words, topics = rows // (2 * SLOTS), 5000, 20
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        hidden = np.random.default_rng(0).dirichlet(np.full(words, 0.05), topics)
+        for batch in batches:
+            for seed in batch.column(0).to_pylist():
+                rng = np.random.default_rng(seed + 1)
+                for _ in range(each):
+                    shares = rng.dirichlet(np.full(topics, 0.1)) @ hidden
+                    counts = rng.multinomial(1 + rng.poisson(100), shares)
+                    used = np.flatnonzero(counts)
+                    yield pa.RecordBatch.from_pydict(
+                        {"indices": [used.astype(np.int32)], "values": [counts[used] * 1.0]}
+                    )
+
+    schema = "indices array<int>, values array<double>"
+    pairs = F.map_from_arrays("indices", "values")
+    vectors = F.udf(lambda known: Vectors.sparse(words, known), VectorUDT())
+    return _halves(spark, make, schema, {"features": vectors(pairs)})
+
+
+class _ScikitLDA:
+    """scikit-learn's class from a DataFrame, by the same steps."""
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self._params = params
+
+    def fit(self, data: DataFrame) -> LocalLDAModel:
+        """Collect the documents, and fit."""
+        vectors = [row.features for row in data.select("features").collect()]
+        ends = np.cumsum([0, *(one.indices.size for one in vectors)])
+        places = np.concatenate([one.indices for one in vectors])
+        values = np.concatenate([one.values for one in vectors])
+        matrix = sp.csr_array((values, places, ends), shape=(len(vectors), vectors[0].size))
+        known = self._params
+        found = LatentDirichletAllocation(
+            known["k"],
+            learning_method="online",
+            learning_offset=known["learningOffset"],
+            learning_decay=0.51,
+            max_iter=1,
+            batch_size=int(np.ceil(known["subsamplingRate"] * len(vectors))),
+            evaluate_every=-1,
+            random_state=1,
+        ).fit(matrix)
+        words = np.ascontiguousarray(found.components_.T)
+        priors = np.vstack([words.sum(axis=0), np.full(known["k"], found.doc_topic_prior_)])
+        fitted = Model({"words": words, "priors": priors}, loss=Topics(known["k"]))
+        return LocalLDAModel(fitted, found.topic_word_prior_)
+
+
+def _perplexity(model: Any, data: DataFrame) -> float:
+    """The bound of a word's perplexity, by one judge for all models."""
+    known = model if isinstance(model, LocalLDAModel) else LocalLDAModel.from_mllib(model)
+    return float(np.exp(known.logPerplexity(data)))
+
+
 def _rmse(model: Any, data: DataFrame, label: str = "rating") -> float:
     judge = RegressionEvaluator(metricName="rmse", labelCol=label)
     return float(judge.evaluate(model.transform(data)))
@@ -163,6 +228,13 @@ _RATINGS: dict[str, dict[str, Any]] = {
     "implicit, rank 10": _COMMON | {"rank": 10, "implicitPrefs": True},
 }
 
+
+_STEPS: dict[str, Any] = {"maxIter": 20, "subsamplingRate": 0.05, "seed": 1}
+_TOPICS: dict[str, dict[str, Any]] = {
+    "MLlib's steps": _STEPS | {"k": 20, "learningOffset": 1024.0},
+    "longer steps": _STEPS | {"k": 20, "learningOffset": 10.0},
+    "100 topics": _STEPS | {"k": 100, "learningOffset": 10.0},
+}
 
 FAMILIES: dict[str, Family] = {
     "clicks, factorization machine": Family(
@@ -203,6 +275,20 @@ FAMILIES: dict[str, Family] = {
         partial(_rmse, label="target"),
         "RMSE",
     ),
+    **{
+        f"documents, topics, {kind}": Family(
+            documents,
+            40_000,
+            {
+                "LDA": partial(LDA, **params),
+                "pyspark.ml LDA": partial(mllib_clusters.LDA, **params),
+                "scikit-learn": partial(_ScikitLDA, params),
+            },
+            _perplexity,
+            "perplexity",
+        )
+        for kind, params in _TOPICS.items()
+    },
     **{
         f"ratings, ALS, {kind}": Family(
             ratings,

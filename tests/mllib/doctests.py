@@ -29,6 +29,7 @@ CLASSES = (
     ("regression", "GBTRegressor"),
     ("clustering", "KMeans"),
     ("clustering", "GaussianMixture"),
+    ("clustering", "LDA"),
     ("feature", "PCA"),
     ("recommendation", "ALS"),
     ("tuning", "CrossValidator"),

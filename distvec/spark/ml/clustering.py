@@ -1,4 +1,4 @@
-"""K-means with the names and Params of ``pyspark.ml.clustering``."""
+"""K-means, and all estimators with the names and Params of ``pyspark.ml.clustering``."""
 
 from __future__ import annotations
 
@@ -27,17 +27,21 @@ from distvec.spark.ml.mixture import (
 from distvec.spark.ml.models import MARGIN, ServerModel
 from distvec.spark.ml.params import HasFeatures, Range, at_least, one_of
 from distvec.spark.ml.summary import ClusteringSummary, Training
+from distvec.spark.ml.topics import LDA, LDAModel, LocalLDAModel
 from distvec.spark.objectives.clusters import Clusters, KMeansProblem, fit_clusters
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
 
 __all__ = (
+    "LDA",
     "GaussianMixture",
     "GaussianMixtureModel",
     "GaussianMixtureSummary",
     "KMeans",
     "KMeansModel",
     "KMeansSummary",
+    "LDAModel",
+    "LocalLDAModel",
 )
 
 _RANDOM = "random"

@@ -23,6 +23,7 @@ from distvec.spark.objectives.partition import (
     Partition,
     Sample,
     Selection,
+    Span,
     Values,
 )
 from distvec.spark.task_session import SessionTicket, join, singleton
@@ -59,7 +60,7 @@ class Evaluation:
     directions: tuple[StoredArray, ...] = ()
     coordinates: StoredArray | None = None
     """The array with the coordinates that the spaces consist of; None if they have all."""
-    part: Part | Sample | None = None
+    part: Part | Sample | Span | None = None
     """Of each partition's rows; None: all."""
     round: str = ""
     """Where gradients are staged; empty where they go with the answer to a mailbox."""
@@ -307,7 +308,7 @@ class TaskSpec:
     work: LossSpec
 
 
-_PARTS: Mapping[str, Any] = MappingProxyType({one.__name__: one for one in (Part, Sample)})
+_PARTS: Mapping[str, Any] = MappingProxyType({one.__name__: one for one in (Part, Sample, Span)})
 
 
 def encode_request(request: Evaluation) -> bytes:

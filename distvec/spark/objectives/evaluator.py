@@ -44,7 +44,7 @@ from distvec.spark.objectives.evaluation_task import (
     serve,
     weights_come_along,
 )
-from distvec.spark.objectives.partition import Part, Sample
+from distvec.spark.objectives.partition import Part, Sample, Span
 from distvec.spark.rounds.round import abandon
 from distvec.spark.task_session import SessionTicket
 from ps_backend import errors
@@ -325,7 +325,10 @@ class Evaluator:
     """Those who stay; None: each evaluation is a Spark job."""
 
     def sums(
-        self, arrays: Sequence[DistArray], kept: DistArray | None, part: Part | Sample | None = None
+        self,
+        arrays: Sequence[DistArray],
+        kept: DistArray | None,
+        part: Part | Sample | Span | None = None,
     ) -> LossSums:
         """Of the loss at ``arrays``, which are evaluated first; ``kept``: the coordinates that
         their spaces consist of, or None. Costs a Spark job and a message, or the message alone."""
@@ -376,7 +379,7 @@ class Evaluator:
         self.data.close()
 
     def _sums(
-        self, held: Sequence[DistArray], kept: DistArray | None, part: Part | Sample | None
+        self, held: Sequence[DistArray], kept: DistArray | None, part: Part | Sample | Span | None
     ) -> LossSums:
         """Raises BlockMissing."""
         return self._found(self._run_phases(self._request(held, kept, part=part)))
@@ -387,7 +390,7 @@ class Evaluator:
         kept: DistArray | None,
         *,
         asked: str = SUMS,
-        part: Part | Sample | None = None,
+        part: Part | Sample | Span | None = None,
     ) -> Evaluation:
         coordinates = None if kept is None else StoredArray(kept.buffer_id, kept.type)
         return Evaluation(_as_stored(held), asked, coordinates=coordinates, part=part)

@@ -114,6 +114,21 @@ def mixture_in_mllib(weights: Sequence[float], gaussians: Sequence[Any]) -> Java
     return found
 
 
+def topics_in_mllib(topics: Any, prior: Any, concentration: float) -> JavaMLWritable:
+    """A ``LocalLDAModel`` of these parameters of topics, and concentrations."""
+    from pyspark.ml.clustering import LocalLDAModel
+    from pyspark.mllib.common import _py2java
+    from pyspark.mllib.linalg import Matrices, Vectors
+
+    context, uid = _context(), _uid("lda")
+    parts = _py2java(context, Matrices.fromML(topics)), _py2java(context, Vectors.dense(prior))
+    old = _class("org.apache.spark.mllib.clustering.LocalLDAModel")(*parts, concentration, 100.0)
+    session = _class("org.apache.spark.sql.classic.SparkSession").builder().getOrCreate()
+    made = _class("org.apache.spark.ml.clustering.LocalLDAModel")(uid, topics.numRows, old, session)
+    found: JavaMLWritable = LocalLDAModel._from_java(made)
+    return found
+
+
 def check_loss(loss: Loss) -> None:
     """``NotImplementedError`` for losses of which MLlib has no model."""
     known = isinstance(loss, RowLoss) and loss.labels in ("signs", "real")

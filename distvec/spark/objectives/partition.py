@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from distvec.losses.row_hashes import GOLDEN, Keys, mix, row_hashes, uniform
 from distvec.losses.rows import Ints, Rows
 from distvec.spark.data.blocks import Block, load, local_columns
 from ps_backend.client import Change, Client, StoredArray
@@ -103,6 +106,28 @@ class Sample(NamedTuple):
     seed: int
 
 
+class Span(NamedTuple):
+    """Which of a partition's rows: those with a place from ``begin`` to ``end``.
+
+    Each row has a random place between any two whole numbers, by a hash of its features: spans that
+    follow one another use it once an epoch, in whichever partition it is.
+    """
+
+    begin: float
+    end: float
+    seed: int
+
+    def places(self, hashes: Keys) -> Ints:
+        """The numbers of the rows with these hashes."""
+        found = np.zeros(hashes.size, bool)
+        salt = mix(np.array([self.seed % 2**64], np.uint64))
+        for epoch in range(math.floor(self.begin), math.ceil(self.end)):
+            of_epoch = mix((salt + np.uint64(epoch)) * GOLDEN)
+            places = epoch + uniform(mix(hashes + of_epoch))
+            found |= (self.begin <= places) & (places < self.end)
+        return np.flatnonzero(found)
+
+
 class Partition:
     """The rows in the files of ``path``, mapped; BlockMissing if they are elsewhere."""
 
@@ -111,7 +136,7 @@ class Partition:
         self._whole = Selection(path, load(path))
         self._parts: dict[Part, Selection] = {}
 
-    def selection(self, part: Part | Sample | None, partition: int) -> Selection:
+    def selection(self, part: Part | Sample | Span | None, partition: int) -> Selection:
         """All rows, or a part of those of partition number ``partition``.
 
         Parts of one size are kept: they need memory for the places of their elements.
@@ -120,6 +145,8 @@ class Partition:
             return self._whole
         if isinstance(part, Sample):
             return self._whole.sample(part, partition)
+        if isinstance(part, Span):
+            return self._whole.span(part)
         if part not in self._parts:
             if any(known.of != part.of for known in self._parts):
                 self._parts.clear()
@@ -178,6 +205,14 @@ class Selection:
         """A copy of rows that are drawn, over the columns that they touch."""
         drawn = np.random.default_rng((sample.seed, partition)).random(len(self.rows))
         return self._of(self.rows.take(np.flatnonzero(drawn < sample.fraction)))
+
+    def span(self, span: Span) -> Selection:
+        """A copy of the rows of a span, over the columns that they touch."""
+        return self._of(self.rows.take(span.places(self._hashes)))
+
+    @cached_property
+    def _hashes(self) -> Keys:
+        return row_hashes(self.rows.matrix, self._columns)
 
     def _of(self, rows: Rows) -> Selection:
         if isinstance(rows.matrix, np.ndarray):

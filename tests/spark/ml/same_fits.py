@@ -21,7 +21,7 @@ from distvec.spark.ml.classification import (
     LinearSVC,
     LogisticRegression,
 )
-from distvec.spark.ml.clustering import KMeans
+from distvec.spark.ml.clustering import LDA, KMeans
 from distvec.spark.ml.losses import LossEstimator
 from distvec.spark.ml.online import FTRLClassifier
 from distvec.spark.ml.regression import (
@@ -45,6 +45,9 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "trees": lambda: GBTClassifier(weightCol="weight", maxIter=5),
     "machine": lambda: FMClassifier(factorSize=2, seed=1, maxIter=5),
     "clusters": lambda: KMeans(k=3, seed=1, weightCol="weight"),
+    "topics": lambda: LDA(
+        k=2, seed=1, featuresCol=["time", "censor", "weight"], maxIter=6, subsamplingRate=0.4
+    ),
     "keys": lambda: FTRLClassifier(
         featuresCol="keys", valuesCol="values", exactlyOnce=True, maxIter=2, batchSize=4
     ),

@@ -1,0 +1,166 @@
+"""Topics of pyspark.ml by another import."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyspark.ml import Pipeline, clustering
+from pyspark.ml.feature import CountVectorizer
+from pyspark.ml.linalg import Vectors
+
+from distvec.spark.ml.clustering import LDA, LocalLDAModel
+from distvec.spark.ml.topics import _model_of
+from distvec.spark.objectives import topics as steps
+from tests.distvec.losses.test_topics import Case
+
+BATCH = {"subsamplingRate": 1.0, "learningDecay": 0.0, "optimizeDocConcentration": False}
+
+
+@pytest.fixture(scope="module")
+def case():
+    """40 documents over 25 words, and three topics to start from."""
+    made = Case(5, 40, 25, 3)
+    made.counts[7] = 0.0
+    return made
+
+
+@pytest.fixture(scope="module")
+def frame(spark, case):
+    """The documents in two partitions, with sparse and dense rows."""
+    vectors = [
+        Vectors.dense(row)
+        if number % 3
+        else Vectors.sparse(row.size, np.flatnonzero(row).tolist(), row[row > 0].tolist())
+        for number, row in enumerate(case.counts)
+    ]
+    return spark.createDataFrame([(one,) for one in vectors], ["features"]).coalesce(2).cache()
+
+
+def table(model):
+    """Parameters of topics."""
+    return model.topicsMatrix().toArray()
+
+
+@pytest.mark.spark
+def test_topics_are_those_of_scikit_learn(ps, spark, case, frame, tmp_path):
+    start = LocalLDAModel(_model_of(case.words, case.prior))
+    given = {"k": 3, "maxIter": 3, "topicConcentration": case.concentration, "initialModel": start}
+    model = LDA(**BATCH, **given).fit(frame)
+    expected = case.scikit(max_iter=3, evaluate_every=-1).fit(case.counts)
+    assert np.allclose(table(model), expected.components_.T, rtol=1e-6, atol=1e-6)
+    assert np.isclose(model.logLikelihood(frame), expected.score(case.counts), rtol=1e-6)
+    perplexity = expected.perplexity(case.counts)
+    assert np.isclose(np.exp(model.logPerplexity(frame)), perplexity, rtol=1e-6)
+    shares = [row.topicDistribution.toArray() for row in model.transform(frame).collect()]
+    used = case.counts.any(axis=1)
+    assert np.allclose(np.array(shares)[used], expected.transform(case.counts)[used], atol=1e-6)
+    assert not np.array(shares)[~used].any()
+    assert not model.isDistributed() and model.vocabSize() == model.numFeatures == 25
+    assert np.allclose(model.estimatedDocConcentration().toArray(), case.prior)
+
+    model.save(f"{tmp_path}/ours")
+    model.write().format("mllib").save(f"{tmp_path}/mllib")
+    again = LocalLDAModel.load(f"{tmp_path}/ours")
+    theirs = clustering.LocalLDAModel.load(f"{tmp_path}/mllib")
+    for other in (again, theirs, LocalLDAModel.from_mllib(model.to_mllib())):
+        assert (table(other) == table(model)).all() and other.getK() == 3
+        assert other.estimatedDocConcentration() == model.estimatedDocConcentration()
+    one, two = (known.describeTopics(4) for known in (model, theirs))
+    assert one.schema == two.schema
+    for ours, other in zip(one.collect(), two.collect(), strict=True):
+        assert ours.termIndices == other.termIndices
+        assert np.allclose(ours.termWeights, other.termWeights)
+    likelihood = model.logLikelihood(frame)
+    assert again.logLikelihood(frame) == pytest.approx(likelihood, 1e-12)
+    assert theirs.logLikelihood(frame) == pytest.approx(likelihood, 1e-3)  # it draws starts
+
+
+@pytest.mark.spark
+def test_batches_give_the_same_bits_in_any_partitions(ps, frame):
+    estimator = LDA(k=3, seed=4, maxIter=6, subsamplingRate=0.3, learningOffset=2.0)
+    models = [estimator.fit(frame.repartition(count)) for count in (1, 3)]
+    one, two = ((table(some), some.estimatedDocConcentration()) for some in models)
+    assert (one[0] == two[0]).all() and one[1] == two[1]
+    assert len({*one[1].toArray()}) == 3 and (one[1].toArray() > 0.0).all()
+    assert models[0].logPerplexity(frame) < LDA(k=3, maxIter=0).fit(frame).logPerplexity(frame)
+    maps = [{estimator.seed: 5}, {estimator.maxIter: 0}]
+    other, first = estimator.fit(frame, maps)
+    assert (table(other) != one[0]).any() and first.getMaxIter() == 0
+
+
+@pytest.mark.spark
+def test_a_pipeline_finds_the_words_of_each_subject(ps, spark):
+    texts = ["sun rain wind rain", "goal ball team", "rain sun cloud", "team goal win goal"] * 5
+    words = spark.createDataFrame([(one.split(),) for one in texts], ["words"])
+    stages = [
+        CountVectorizer(inputCol="words", outputCol="features"),
+        LDA(k=2, seed=3, maxIter=20, **BATCH | {"optimizeDocConcentration": True}),
+    ]
+    model = Pipeline(stages=stages).fit(words)
+    shares = [row.topicDistribution.toArray() for row in model.transform(words).collect()]
+    assert [one.argmax() for one in shares[:4]] == [shares[0].argmax(), shares[1].argmax()] * 2
+    assert shares[0].argmax() != shares[1].argmax() and min(one.max() for one in shares) > 0.8
+    hidden = model.stages[1].copy({model.stages[1].topicDistributionCol: ""})
+    assert hidden.transform(words.withColumn("features", words.words)).columns == [
+        "words",
+        "features",
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_lost_servers_cost_time_alone(ps, frame, kill, monkeypatch):
+    estimator = LDA(k=3, maxIter=4, **BATCH)
+    expected, calls, batch = estimator.fit(frame), [], steps._batch
+
+    def batch_and_kill(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            for pid in ps.server_pids:
+                kill(pid)
+        return batch(*args)
+
+    monkeypatch.setattr(steps, "_batch", batch_and_kill)
+    with pytest.warns(RuntimeWarning, match="the search for topics starts again"):
+        again = estimator.fit(frame)
+    assert len(calls) > 4
+    assert (table(again) == table(expected)).all()
+
+
+@pytest.mark.spark
+def test_what_cannot_be_topics_is_refused(ps, spark, frame, case):
+    def rows(*counts):
+        return spark.createDataFrame([(Vectors.dense(one),) for one in counts], ["features"])
+
+    wrong = [
+        (rows([1.0, 2.0], [3.0, -1.0]), {}, ValueError, "has the word 1 -1 times; counts"),
+        (rows([0.0, 0.0]), {}, ValueError, "no document has words"),
+        (rows([1.0, np.nan]), {}, ValueError, "feature 1 is nan"),
+        (rows([1.0, 2.0], [3.0]), {}, ValueError, "all must agree"),
+        (frame.limit(0), {}, ValueError, "no rows"),
+        (frame, {"docConcentration": [0.1, 0.2]}, ValueError, "must be one, or k=3 of them"),
+        (frame, {"optimizer": "em"}, NotImplementedError, "use optimizer='online'"),
+        (
+            frame,
+            {"initialModel": LocalLDAModel(_model_of(case.words[:5], case.prior))},
+            ValueError,
+            "does not fit 25 words and k=3",
+        ),
+    ]
+    for data, params, error, text in wrong:
+        with pytest.raises(error, match=text):
+            LDA(k=3, maxIter=1, **params).fit(data)
+    for name, value in {
+        "k": 1,
+        "docConcentration": [0.0],
+        "learningOffset": 0.0,
+        "subsamplingRate": 1.5,
+        "topicConcentration": -1.0,
+        "optimizer": "gibbs",
+    }.items():
+        with pytest.raises(ValueError, match=f"parameter {name} given invalid value"):
+            LDA(**{name: value})
+    with pytest.raises(NotImplementedError, match="MLlib has no learningDecay=0"):
+        LDA(learningDecay=0.0).write().format("mllib")
+    single = LDA(k=2, maxIter=2, **BATCH).fit(rows([2.0, 1.0]))
+    assert np.allclose(table(single).sum(), 3.0 + 2 * 2 * 0.5)
