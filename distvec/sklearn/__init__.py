@@ -11,6 +11,7 @@ from distvec.sklearn.generalized import (
 )
 from distvec.sklearn.least_squares import ElasticNet, Lasso, LinearRegression, Ridge
 from distvec.sklearn.stochastic import SGDClassifier, SGDRegressor
+from distvec.sklearn.topics import LatentDirichletAllocation
 
 __all__ = [
     "ElasticNet",
@@ -18,6 +19,7 @@ __all__ = [
     "HuberRegressor",
     "KMeans",
     "Lasso",
+    "LatentDirichletAllocation",
     "LinearRegression",
     "LinearSVC",
     "LogisticRegression",

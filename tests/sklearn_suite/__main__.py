@@ -22,6 +22,7 @@ _FILES = (
     "svm/tests/test_svm.py",
     "svm/tests/test_sparse.py",
     "cluster/tests/test_k_means.py",
+    "decomposition/tests/test_online_lda.py",
 )
 
 

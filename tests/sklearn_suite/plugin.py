@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sklearn.cluster
+import sklearn.decomposition
 import sklearn.linear_model
 import sklearn.svm
 
 import distvec.sklearn
 
-PACKAGES = (sklearn.linear_model, sklearn.svm, sklearn.cluster)
+PACKAGES = (sklearn.linear_model, sklearn.svm, sklearn.cluster, sklearn.decomposition)
 
 for _package in PACKAGES:
     for _name in distvec.sklearn.__all__:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import special
 from sklearn.decomposition import LatentDirichletAllocation
 
+import distvec.sklearn as ours
 from distvec.losses.rows import Rows
 from distvec.losses.topic_loops import digamma, exp_digamma
 from distvec.losses.topics import (
@@ -50,8 +51,8 @@ class Case:
         tokens = max(self.counts.sum(), 1.0)
         return kind(self.prior.size, tokens, len(self.counts), **options)
 
-    def scikit(self, **options):
-        return LatentDirichletAllocation(
+    def scikit(self, kind=LatentDirichletAllocation, **options):
+        return kind(
             self.prior.size,
             doc_topic_prior=self.prior[0],
             topic_word_prior=self.concentration,
@@ -86,6 +87,16 @@ def test_steps_over_all_documents_are_those_of_scikit_learn(case, is_sparse, ste
     used = case.counts.any(axis=1)
     assert np.allclose(shares[used], expected.transform(case.counts[used]), atol=1e-6)
     assert not shares[~used].any() and found.weight == used.sum() == loss.weight(rows)
+
+
+@settings(max_examples=20)
+@given(cases, st.sampled_from(["batch", "online"]), st.sampled_from([None, 2]))
+def test_the_estimator_is_that_of_scikit_learn(case, method, jobs):
+    given = {"max_iter": 2, "learning_method": method, "batch_size": 8, "learning_offset": 2.0}
+    expected = case.scikit(**given).fit(case.counts)
+    found = case.scikit(**given, n_jobs=jobs, kind=ours.LatentDirichletAllocation).fit(case.counts)
+    assert np.allclose(found.components_, expected.components_, rtol=1e-6, atol=1e-6)
+    assert np.isclose(found.score(case.counts), expected.score(case.counts), rtol=1e-6)
 
 
 @given(cases)

@@ -45,14 +45,15 @@ def test_checks_of_scikit_learn(name: str) -> None:
     failed = {r["check_name"]: str(r["exception"]) for r in records if r["status"] == "failed"}
     unexpected = {key: text for key, text in failed.items() if key not in EXPECTED.get(name, set())}
     assert not unexpected
-    assert sum(record["status"] == "passed" for record in records) > 50
+    assert sum(record["status"] == "passed" for record in records) > 40
 
 
 @pytest.mark.parametrize("name", ours.__all__)
 def test_signatures_are_those_of_scikit_learn_and_a_session(name: str) -> None:
     cls = getattr(ours, name)
     parent = next(base for base in cls.__mro__ if base.__module__.startswith("sklearn"))
-    session = {} if cls is ours.KMeans else {"session": None}
+    has_session = cls not in (ours.KMeans, ours.LatentDirichletAllocation)
+    session = {"session": None} if has_session else {}
     assert cls().get_params() == {**parent().get_params(), **session}
     for method, theirs in inspect.getmembers(parent, inspect.isfunction):
         if method.startswith("_") or method == "set_callbacks":

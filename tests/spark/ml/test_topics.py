@@ -10,7 +10,6 @@ from pyspark.ml.linalg import Vectors
 
 from distvec.spark.ml.clustering import LDA, LocalLDAModel
 from distvec.spark.ml.topics import _model_of
-from distvec.spark.objectives import topics as steps
 from tests.distvec.losses.test_topics import Case
 
 BATCH = {"subsamplingRate": 1.0, "learningDecay": 0.0, "optimizeDocConcentration": False}
@@ -105,26 +104,6 @@ def test_a_pipeline_finds_the_words_of_each_subject(ps, spark):
         "words",
         "features",
     ]
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_lost_servers_cost_time_alone(ps, frame, kill, monkeypatch):
-    estimator = LDA(k=3, maxIter=4, **BATCH)
-    expected, calls, batch = estimator.fit(frame), [], steps._batch
-
-    def batch_and_kill(*args):
-        calls.append(args)
-        if len(calls) == 3:
-            for pid in ps.server_pids:
-                kill(pid)
-        return batch(*args)
-
-    monkeypatch.setattr(steps, "_batch", batch_and_kill)
-    with pytest.warns(RuntimeWarning, match="the search for topics starts again"):
-        again = estimator.fit(frame)
-    assert len(calls) > 4
-    assert (table(again) == table(expected)).all()
 
 
 @pytest.mark.spark
