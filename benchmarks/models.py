@@ -26,7 +26,6 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from sklearn.decomposition import LatentDirichletAllocation
 
 from benchmarks import graph_peers
 from benchmarks.graph_peers import Method
@@ -171,6 +170,8 @@ class _ScikitLDA:
 
     def fit(self, data: DataFrame) -> LocalLDAModel:
         """Collect the documents, and fit."""
+        from sklearn.decomposition import LatentDirichletAllocation
+
         vectors = [row.features for row in data.select("features").collect()]
         ends = np.cumsum([0, *(one.indices.size for one in vectors)])
         places = np.concatenate([one.indices for one in vectors])
@@ -278,7 +279,7 @@ FAMILIES: dict[str, Family] = {
     **{
         f"documents, topics, {kind}": Family(
             documents,
-            40_000,
+            20_000,
             {
                 "LDA": partial(LDA, **params),
                 "pyspark.ml LDA": partial(mllib_clusters.LDA, **params),
