@@ -61,7 +61,6 @@ def test_survival_times(one_spark, capsys):
         assert abs(100.0 * probability - percent) < 4.0
 
 
-<<<<<<< HEAD
 def test_imports_of_a_package(one_spark, capsys):
     import_graph.main(["--package", "optim", "--count", "3"])
     connected, *modules = capsys.readouterr().out.splitlines()
@@ -69,11 +68,11 @@ def test_imports_of_a_package(one_spark, capsys):
     shares = [numbers(line)[0] for line in modules]
     assert len(shares) == 3 and shares == sorted(shares, reverse=True)
     assert all(" optim." in line for line in modules)
-=======
+
+
 def test_topics_of_docstrings(one_spark, capsys):
     topics.main("--packages scipy --files 60 --topics 3 --steps 5".split())
     first, *lines, last = capsys.readouterr().out.splitlines()
     documents, words = numbers(first.replace(",", ""))
     assert documents > 20 and len(lines) == 3 and all(len(line.split()) == 7 for line in lines)
     assert 1.0 < numbers(last.replace(",", ""))[0] < words
->>>>>>> c0f3db62 (Add LDA by variational Bayes, the same bits in any partitions)
