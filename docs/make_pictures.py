@@ -2,7 +2,8 @@
 
 ``--measure`` first measures how solvers converge and writes that JSON, too. The times beside
 NumPy's come from ``python -m benchmarks.chains --json docs/pictures/chains.json``, and the AUC from
-``python -m examples.click_pairs --json docs/pictures/pairs.json``.
+``python -m examples.click_pairs --json docs/pictures/pairs.json``. ``friends.json`` has the edges
+of a well-known graph.
 
 The pictures are transparent, with colours that both a light and a dark page can show.
 """
@@ -23,6 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import distvec as dv
+from distvec.graphs import Graph
 from optim import (
     LBFGS,
     Adam,
@@ -49,6 +51,7 @@ def main(arguments: Sequence[str]) -> None:
     draw("convergence.svg", convergence, _read_json("convergence.json"))
     draw("speed.svg", speed, _read_json("chains.json"))
     draw("pairs.svg", pairs, _read_json("pairs.json"))
+    draw("friends.svg", friends, _read_json("friends.json"))
 
 
 # Convergence
@@ -123,6 +126,44 @@ def pairs(axes: Axes, measured: dict[str, Any]) -> None:
     axes.set(xlabel=f"hour, {measured['rows']:,} rows each", ylabel="AUC before learning")
     axes.set(title="Clicks that depend on pairs of keys")
     axes.legend()
+
+
+# Graphs
+
+
+def friends(axes: Axes, graph: dict[str, Any]) -> None:
+    """A graph: large vertices have a large PageRank, colours are core numbers."""
+    ends = np.array(graph["edges"])
+    both = Graph(*np.vstack([ends, ends[:, ::-1]]).T)
+    ids, shares = both.pagerank()
+    cores = both.k_core().values
+    source, target = np.searchsorted(ids, ends.T)
+    x, y = _layout(source, target, len(ids)).T
+    axes.plot([x[source], x[target]], [y[source], y[target]], color=GREY, linewidth=0.5, zorder=1)
+    for colour, core in zip(COLOURS, sorted(set(cores.tolist())), strict=False):
+        chosen = cores == core
+        sizes = 6000.0 * shares[chosen]
+        axes.scatter(x[chosen], y[chosen], sizes, colour, label=f"core {core}", zorder=2)
+    for each in zip(x, y, ids.tolist(), strict=True):
+        axes.text(*each, ha="center", va="center", fontsize=7, color="white")
+    axes.set(title=graph["name"], xticks=[], yticks=[])
+    axes.legend(markerscale=0.5)
+
+
+def _layout(source: Any, target: Any, count: int) -> Any:
+    """Places of vertices: edges pull, all pairs push (Fruchterman, Reingold, 1991)."""
+    places = np.random.default_rng(1).uniform(-1.0, 1.0, (count, 2))
+    reach = 1.0 / np.sqrt(count)
+    for heat in np.linspace(0.2, 0.0, 500):
+        apart = places[:, None] - places
+        lengths = np.linalg.norm(apart, axis=2) + np.eye(count)
+        moves = (apart * (reach / lengths)[:, :, None] ** 2).sum(axis=1)
+        pulls = (places[source] - places[target]) * lengths[source, target, None] / reach
+        np.add.at(moves, source, -pulls)
+        np.add.at(moves, target, pulls)
+        sizes = np.linalg.norm(moves, axis=1, keepdims=True) + 1e-12
+        places += moves / sizes * np.minimum(sizes, heat)
+    return places
 
 
 # Speed beside NumPy
