@@ -61,6 +61,8 @@ ARGUMENTS = (
 ENVIRONMENT = {
     "DISTVEC_CACHE": "Folder for compiled kernels (default: `XDG_CACHE_HOME`, then `~/.cache`). "
     "Only its user may be able to write to it",
+    "DISTVEC_KERNELS": "Folder with kernels that were compiled before, which a new cache begins "
+    "with; only root or its user may be able to write to it",
     "XDG_CACHE_HOME": "Parent of the folder for compiled kernels, if `DISTVEC_CACHE` is not set",
     "NUMBA_CACHE_DIR": "numba's own cache. Other users must not be able to write to it",
     "OMP_NUM_THREADS": "Threads of a kernel in one server (default: all cores). `dv.local` and "

@@ -18,8 +18,9 @@ from ps_backend.arguments import LEASE_SECONDS, Extensions, check_lease, parse_s
 from ps_backend.client.status import ServerStatus, server_status, slow_table, status_table
 from ps_backend.durability.stores import open_store, open_within
 from ps_backend.errors import PSError
-from ps_backend.processes.http_server import HttpServer, serve_health
+from ps_backend.processes.http_server import serve_health
 from ps_backend.processes.parent_watch import Supervision, supervision
+from ps_backend.processes.service_manager import ServiceManager
 from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.endpoints.tls_identity import FileIdentity, Identity
 from ps_backend.server.service import Incarnation, Service
@@ -269,7 +270,7 @@ def _serve(options: argparse.Namespace) -> int:
     else:
         token, token_file = _token(options.token_file)
     life = Incarnation() if supervised is None else supervised.life
-    http: HttpServer | None = None
+    manager, http = ServiceManager(), None
     try:
         server = Server(
             Service(
@@ -293,9 +294,12 @@ def _serve(options: argparse.Namespace) -> int:
         _announce(server.address, token_file, supervised)
         if http is not None:
             print(f"health and metrics at http://{http.address}/metrics", flush=True)
+        manager.notify("READY=1", f"STATUS=serving at {server.address}")
         # Python sees a signal that another thread got only in between.
         while not stop.wait(_LOOK_SECONDS):
+            manager.keep_alive()
             if leave.is_set():
+                manager.notify("STOPPING=1", "STATUS=serving open sessions until they end")
                 _drain(server.service, options.grace, stop)
                 break
         server.service.ready = False
@@ -344,13 +348,19 @@ def _token(file: Path | None) -> tuple[str, Path]:
         return _write_token(handle), Path(name)
     if not file.exists():
         _make_token_file(file)
-    elif file.stat().st_mode & 0o077:
+    elif _is_readable_for_others(file.stat()):
         print(
             f"distvec serve: others on this machine can read {file}; so they can use the server: "
             f"chmod 600 {file}",
             file=sys.stderr,
         )
     return read_token(file), file
+
+
+def _is_readable_for_others(status: os.stat_result) -> bool:
+    """Kubernetes lends a secret of root to this process by a group of its own."""
+    lent = status.st_uid != os.geteuid() and status.st_gid in os.getgroups()
+    return bool(status.st_mode & (0o007 if lent else 0o077))
 
 
 def _make_token_file(file: Path) -> None:

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -42,6 +43,8 @@ def cache_folder(tag: str) -> Path | None:
         try:
             parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _check_owner(parent)  # of the link, if it is one
+            if not folder.exists():
+                _seed(folder)
             folder.mkdir(exist_ok=True, mode=0o700)
             folder = folder.resolve()
             _check(folder, 0o077)
@@ -57,6 +60,43 @@ def cache_folder(tag: str) -> Path | None:
         stacklevel=2,
     )
     return None
+
+
+def _seed(folder: Path) -> None:
+    """Make ``folder`` a copy of the one in ``DISTVEC_KERNELS``, if that is set and has one.
+
+    An image has kernels that were compiled when it was built, in a folder that a server cannot
+    write to. They are run, so they must belong to root or to this user.
+    """
+    told = os.environ.get("DISTVEC_KERNELS")
+    source = Path(told, folder.name).resolve() if told else None
+    if source is None or not source.is_dir():
+        return
+    try:
+        _check_sealed(source)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+            copy = Path(made, folder.name)
+            shutil.copytree(source, copy)  # with times of change, which numba compares
+            for path in (copy, *copy.rglob("*")):
+                path.chmod(0o700 if path.is_dir() else 0o600)
+            copy.rename(folder)
+    except OSError as error:
+        if not folder.exists():  # else another process was faster
+            reason = error.strerror or error
+            warnings.warn(
+                f"DISTVEC_KERNELS, {told}, is not used: {reason}", RuntimeWarning, stacklevel=3
+            )
+
+
+def _check_sealed(folder: Path) -> None:
+    """``PermissionError`` if anyone but root and this user can change what lies in ``folder``."""
+    for path in (folder, *folder.rglob("*"), *folder.parents):
+        status = path.lstat()
+        if status.st_uid not in (0, os.geteuid()):
+            raise PermissionError(f"{path} belongs to user {status.st_uid}")
+        sticky = path in folder.parents and status.st_mode & stat.S_ISVTX
+        if status.st_mode & 0o022 and not stat.S_ISLNK(status.st_mode) and not sticky:
+            raise PermissionError(f"others can change {path}")
 
 
 def _parents() -> Iterator[Path]:

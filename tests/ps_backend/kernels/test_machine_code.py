@@ -6,6 +6,7 @@ import os
 import warnings
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -30,6 +31,7 @@ def places(tmp_path, monkeypatch):
     temporary.chmod(0o1777)
     monkeypatch.setenv("DISTVEC_CACHE", str(home))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    numba.config.reload_config()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     cache_folder.cache_clear()
     yield home, temporary
@@ -124,3 +126,30 @@ def test_nor_is_one_that_numba_was_told_of(places, tmp_path, monkeypatch):
         RuntimeWarning, match="NUMBA_CACHE_DIR, .*numba, has mode 0777; chmod it to 0755"
     ):
         run()
+
+
+def image_of_kernels(home, monkeypatch) -> Path:
+    """Kernels that were compiled before, for a process with another cache."""
+    home.unlink()
+    run()
+    monkeypatch.setenv("DISTVEC_KERNELS", str(home / "distvec"))
+    monkeypatch.setenv("DISTVEC_CACHE", str(home.parent / "new"))
+    cache_folder.cache_clear()
+    return home
+
+
+def test_a_new_cache_begins_with_the_kernels_of_an_image(places, monkeypatch):
+    image = image_of_kernels(places[0], monkeypatch)
+    run()
+    assert sum(machine_code.load(SOURCE).stats.cache_hits.values()) == 1
+    (folder,) = kernel_folders(image.parent / "new")
+    assert {p.name for p in folder.rglob("*.nbi")} == {p.name for p in image.rglob("*.nbi")}
+
+
+def test_kernels_that_others_can_change_are_not_used(places, monkeypatch):
+    image = image_of_kernels(places[0], monkeypatch)
+    planted(image)
+    kernel_folders(image)[0].chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="is not used: others can change"):
+        run()
+    assert kernel_folders(image.parent / "new")
