@@ -19,6 +19,7 @@ from ps_backend.client.status import ServerStatus, server_status, slow_table, st
 from ps_backend.durability.stores import open_store, open_within
 from ps_backend.errors import PSError
 from ps_backend.processes.http_server import serve_health
+from ps_backend.processes.logs import FORMATS, LEVELS, write_logs
 from ps_backend.processes.parent_watch import Supervision, supervision
 from ps_backend.processes.service_manager import ServiceManager
 from ps_backend.server.endpoints.grpc_server import Server
@@ -200,6 +201,19 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         help="CA that signed the other servers' certificates (default: the file of --tls-cert)",
     )
+    logs = serve.add_argument_group("log, on standard error")
+    logs.add_argument(
+        "--log-level",
+        choices=LEVELS,
+        default="warning",
+        help="Least level of messages that are written (default: %(default)s)",
+    )
+    logs.add_argument(
+        "--log-format",
+        choices=FORMATS,
+        default="text",
+        help="Lines of text, or a JSON object on each line (default: %(default)s)",
+    )
     extending = serve.add_argument_group("extensions")
     Extensions.add_options(extending)
     serve.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
@@ -268,6 +282,7 @@ def _serve(options: argparse.Namespace) -> int:
     if supervised is not None:
         token, token_file = supervised.token, None
     else:
+        write_logs(options.log_level, options.log_format)
         token, token_file = _token(options.token_file)
     life = Incarnation() if supervised is None else supervised.life
     manager, http = ServiceManager(), None
@@ -359,7 +374,7 @@ def _token(file: Path | None) -> tuple[str, Path]:
 
 def _is_readable_for_others(status: os.stat_result) -> bool:
     """Kubernetes lends a secret of root to this process by a group of its own."""
-    lent = status.st_uid != os.geteuid() and status.st_gid in os.getgroups()
+    lent = status.st_uid != os.geteuid() and status.st_gid in (os.getegid(), *os.getgroups())
     return bool(status.st_mode & (0o007 if lent else 0o077))
 
 
