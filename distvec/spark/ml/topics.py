@@ -143,7 +143,7 @@ class LDA(RowsEstimator, _TopicParams, Estimator[Any]):
         concentration = self._given("topicConcentration")
         problem = TopicsProblem(
             concentration=1.0 / k if concentration is None else concentration,
-            prior=self._prior() if given is None else np.asarray(given.numpy().arrays[1])[1],
+            prior=self._prior() if given is None else np.asarray(given.arrays[1])[1],
             is_prior_fixed=not self.getOptimizeDocConcentration(),
             iterations=self.getMaxIter(),
             fraction=self.getSubsamplingRate(),

@@ -8,6 +8,7 @@ from pyspark.ml import Pipeline, clustering
 from pyspark.ml.feature import CountVectorizer
 from pyspark.ml.linalg import Vectors
 
+from distvec.spark.ml import models
 from distvec.spark.ml.clustering import LDA, LocalLDAModel
 from distvec.spark.ml.topics import _model_of
 from tests.distvec.losses.test_topics import Case
@@ -85,6 +86,25 @@ def test_batches_give_the_same_bits_in_any_partitions(ps, frame):
     maps = [{estimator.seed: 5}, {estimator.maxIter: 0}]
     other, first = estimator.fit(frame, maps)
     assert (table(other) != one[0]).any() and first.getMaxIter() == 0
+
+
+@pytest.mark.spark
+def test_large_models_stay_on_the_servers(ps, frame, monkeypatch, tmp_path):
+    estimator = LDA(k=3, seed=4, maxIter=1, **BATCH)
+    local = estimator.fit(frame)
+    monkeypatch.setattr(models, "LOCAL_PARAMETERS", 10)
+    model = estimator.fit(frame)
+    model.save(f"{tmp_path}/model")
+    for one in (model, LocalLDAModel.load(f"{tmp_path}/model")):
+        assert not one.fitted.is_local
+        assert one.estimatedDocConcentration() == local.estimatedDocConcentration()
+        assert one.describeTopics(3).collect() == local.describeTopics(3).collect()
+    assert model.transform(frame).collect() == local.transform(frame).collect()
+    assert model.logPerplexity(frame) == pytest.approx(local.logPerplexity(frame), 1e-12)
+    with pytest.raises(ValueError, match="is on the servers"):
+        model.topicsMatrix()
+    more = [LDA(k=3, maxIter=1, initialModel=one, **BATCH).fit(frame) for one in (model, local)]
+    assert more[0].describeTopics(3).collect() == more[1].describeTopics(3).collect()
 
 
 @pytest.mark.spark
