@@ -1,4 +1,4 @@
-"""Principal components, with the names and Params of ``pyspark.ml.feature``."""
+"""Principal components and word vectors, with the names and Params of ``pyspark.ml.feature``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from distvec.losses.components import Components
 from distvec.losses.rows import Floats
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import find_column
+from distvec.spark.ml.embeddings import Word2Vec, Word2VecModel
 from distvec.spark.ml.files import Saved
 from distvec.spark.ml.fits import SharingEstimator
 from distvec.spark.ml.models import in_memory, no_parameters
@@ -34,7 +35,14 @@ from optim import largest_eigenpairs
 from optim.core.run import progress_bar
 from ps_backend.durability.stores import open_store
 
-__all__ = ("PCA", "PCAModel", "TruncatedSVD", "TruncatedSVDModel")
+__all__ = (
+    "PCA",
+    "PCAModel",
+    "TruncatedSVD",
+    "TruncatedSVDModel",
+    "Word2Vec",
+    "Word2VecModel",
+)
 
 _MORE = 8
 """Columns of the blocks beyond ``k``: they save iterations."""

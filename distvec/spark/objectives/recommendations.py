@@ -43,13 +43,23 @@ class FactorTable(NamedTuple):
 Tables = tuple[FactorTable, FactorTable]
 
 
-class _Rows(NamedTuple):
+class TaskRows(NamedTuple):
     """The same in tasks."""
 
     ids: Ids
     factors: Any
     """Numbers, or a ``StoredArray`` of the servers that ``access`` joins."""
     access: SessionTicket | None
+
+    @classmethod
+    def of(cls, table: FactorTable) -> TaskRows:
+        """A table on the servers is evaluated first."""
+        if isinstance(table.factors, np.ndarray):
+            return cls(table.ids, table.factors, None)
+        array, ps = table.factors.persist(), table.factors.session
+        if not isinstance(ps, PSContext):
+            raise TypeError("the factors must be on the servers of a PSContext")
+        return cls(table.ids, StoredArray(array.buffer_id, array.type), ps.access)
 
     def at(self, places: Ints) -> Values:
         """The factors at some places."""
@@ -64,27 +74,17 @@ class _Rows(NamedTuple):
 class _Known(NamedTuple):
     """Two tables, in the closure of a task."""
 
-    tables: tuple[_Rows, _Rows] | Broadcast[tuple[_Rows, _Rows]]
+    tables: tuple[TaskRows, TaskRows] | Broadcast[tuple[TaskRows, TaskRows]]
 
     @classmethod
     def of(cls, session: SparkSession, tables: Tables) -> _Known:
-        """Tables on the servers are evaluated first."""
-        found = _in_task(tables[0]), _in_task(tables[1])
+        found = TaskRows.of(tables[0]), TaskRows.of(tables[1])
         if is_connect(session):
             return cls(found)
         return cls(session.sparkContext.broadcast(found))
 
-    def __call__(self) -> tuple[_Rows, _Rows]:
+    def __call__(self) -> tuple[TaskRows, TaskRows]:
         return self.tables.value if isinstance(self.tables, Broadcast) else self.tables
-
-
-def _in_task(table: FactorTable) -> _Rows:
-    if isinstance(table.factors, np.ndarray):
-        return _Rows(table.ids, table.factors, None)
-    array, ps = table.factors.persist(), table.factors.session
-    if not isinstance(ps, PSContext):
-        raise TypeError("the factors must be on the servers of a PSContext")
-    return _Rows(table.ids, StoredArray(array.buffer_id, array.type), ps.access)
 
 
 def predict(
@@ -102,7 +102,7 @@ def predict(
     return data.withColumn(output, udf(*columns))
 
 
-def _products(tables: tuple[_Rows, _Rows], columns: tuple[pa.Array, pa.Array]) -> Values:
+def _products(tables: tuple[TaskRows, TaskRows], columns: tuple[pa.Array, pa.Array]) -> Values:
     places, is_known = [], np.ones(len(columns[0]), bool)
     for table, column in zip(tables, columns, strict=True):
         if column.null_count:
@@ -133,17 +133,17 @@ def recommend(
     own, other = names
     schema = f"`{own}` int, recommendations array<struct<`{other}`:int,rating:float>>"
     known = _Known.of(session, tables)
-    return _by_blocks(session, places, block, partial(_best, known, count, names), schema)
+    return by_blocks(session, places, block, partial(_best, known, count, names), schema)
 
 
 def list_factors(session: SparkSession, table: FactorTable, block: int) -> DataFrame:
     """The table as a frame with the columns ``id`` and ``features``."""
     known = _Known.of(session, (table, table))
     places, schema = np.arange(len(table.ids)), "id int, features array<float>"
-    return _by_blocks(session, places, block, partial(_listed, known), schema)
+    return by_blocks(session, places, block, partial(_listed, known), schema)
 
 
-def _by_blocks(
+def by_blocks(
     session: SparkSession, places: Ints, block: int, task: Any, schema: str
 ) -> DataFrame:
     """A frame with the rows that ``task`` makes of each block of places."""
@@ -178,17 +178,17 @@ def _best(known: _Known, count: int, names: tuple[str, str], places: Ints) -> pa
     products = np.take_along_axis(ratings, order, axis=1).ravel()
     each = pa.StructArray.from_arrays([pa.array(ids), pa.array(products)], [names[1], "rating"])
     return pa.RecordBatch.from_arrays(
-        [pa.array(own.ids[places]), _as_lists(each, len(places))], [names[0], "recommendations"]
+        [pa.array(own.ids[places]), as_lists(each, len(places))], [names[0], "recommendations"]
     )
 
 
 def _listed(known: _Known, places: Ints) -> pa.RecordBatch:
     table = known()[0]
-    features = _as_lists(pa.array(table.at(places).ravel()), len(places))
+    features = as_lists(pa.array(table.at(places).ravel()), len(places))
     return pa.RecordBatch.from_arrays([pa.array(table.ids[places]), features], ["id", "features"])
 
 
-def _as_lists(flat: pa.Array, count: int) -> pa.ListArray:
+def as_lists(flat: pa.Array, count: int) -> pa.ListArray:
     """So many lists of one length."""
     ends = np.arange(count + 1, dtype=np.int32) * (len(flat) // count)
     return pa.ListArray.from_arrays(pa.array(ends), flat)
