@@ -7,6 +7,7 @@ is a row of ``FAMILIES``: its data, and the contenders, ours first.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import scipy.sparse as sp
 from pyspark.ml import Pipeline, regression
 from pyspark.ml import classification as peers
 from pyspark.ml import clustering as mllib_clusters
+from pyspark.ml import feature as texts
 from pyspark.ml import recommendation as mllib
 from pyspark.ml.evaluation import BinaryClassificationEvaluator, RegressionEvaluator
 from pyspark.ml.feature import FeatureHasher
@@ -35,10 +37,12 @@ from distvec.losses.topics import Topics
 from distvec.spark import Model, PSContext
 from distvec.spark.ml.classification import GBTClassifier
 from distvec.spark.ml.clustering import LDA, LocalLDAModel
+from distvec.spark.ml.feature import Word2Vec, Word2VecModel
 from distvec.spark.ml.online import FTRLClassifier
 from distvec.spark.ml.online_factorization import OnlineFMClassifier
 from distvec.spark.ml.recommendation import ALS
 from distvec.spark.ml.regression import GBTRegressor
+from distvec.spark.objectives.word_vectors import WordVectors
 
 SLOTS = 2
 COLUMNS = {"user": 20_000, "ad": 2_000, "site": 200, "hour": 24, "place": 500, "device": 50}
@@ -198,6 +202,36 @@ def _perplexity(model: Any, data: DataFrame) -> float:
     """The bound of a word's perplexity, by one judge for all models."""
     known = model if isinstance(model, LocalLDAModel) else LocalLDAModel.from_mllib(model)
     return float(np.exp(known.logPerplexity(data)))
+_TOPICS, _WORDS, _LENGTH = 100, 4000, 20
+
+
+def sentences(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
+    """Sentences with half of their words from one topic, the others from all, few of them often.
+
+    Words begin with the number of their topic.
+    """
+    each = rows // (2 * SLOTS)
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        topics = np.random.default_rng(0).integers(_TOPICS, size=_WORDS)
+        order = np.argsort(topics, kind="stable")
+        shares = np.cumsum(np.arange(1.0, _WORDS + 1)[order] ** -0.8)
+        counts = np.append(0, np.cumsum(np.bincount(topics, minlength=_TOPICS)))
+        ends = np.append(0.0, shares)[counts]
+        words = pa.array([f"{topics[word]} {word}" for word in order])
+        for batch in batches:
+            for seed in batch.column(0).to_pylist():
+                rng = np.random.default_rng(seed + 1)
+                topic = rng.integers(_TOPICS, size=(each, 1))
+                is_own = rng.random((each, _LENGTH)) < 0.5
+                low = np.where(is_own, ends[topic], 0.0)
+                high = np.where(is_own, ends[topic + 1], ends[-1])
+                drawn = np.searchsorted(shares, low + (high - low) * rng.random(low.shape))
+                places = np.minimum(drawn, _WORDS - 1).ravel()
+                lists = pa.FixedSizeListArray.from_arrays(words.take(pa.array(places)), _LENGTH)
+                yield pa.RecordBatch.from_pydict({"words": lists.cast(pa.list_(pa.string()))})
+
+    return _halves(spark, make, "words array<string>")
 
 
 def _rmse(model: Any, data: DataFrame, label: str = "rating") -> float:
@@ -208,6 +242,31 @@ def _rmse(model: Any, data: DataFrame, label: str = "rating") -> float:
 def _auc(model: Any, data: DataFrame) -> float:
     scored = model.transform(data)
     return float(BinaryClassificationEvaluator().evaluate(scored))
+
+
+def _purity(model: Any, data: DataFrame) -> float:
+    """The share of the five nearest words, by angle, that are of the same topic."""
+    rows = model.getVectors().collect()
+    vectors = np.array([row.vector.toArray() for row in rows])
+    topics = np.array([row.word.split()[0] for row in rows])
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    angles = unit @ unit.T
+    np.fill_diagonal(angles, -np.inf)
+    nearest = np.argpartition(-angles, 5, axis=1)[:, :5]
+    return float((topics[nearest] == topics[:, None]).mean())
+
+
+class _Gensim:
+    """gensim's Word2Vec, which is not on Spark, with the same words and parameters."""
+
+    def fit(self, data: DataFrame) -> Any:
+        """With as many threads as the others have slots."""
+        gensim = importlib.import_module("gensim.models")
+        rows = data.toArrow().column("words").to_pylist()
+        model = gensim.Word2Vec(
+            rows, vector_size=100, sg=1, negative=5, epochs=3, workers=SLOTS, seed=1
+        )
+        return Word2VecModel(WordVectors(pa.array(model.wv.index_to_key), model.wv.vectors))
 
 
 def _hashed(**params: Any) -> Pipeline:
@@ -235,6 +294,12 @@ _TOPICS: dict[str, dict[str, Any]] = {
     "MLlib's steps": _STEPS | {"k": 20, "learningOffset": 1024.0},
     "longer steps": _STEPS | {"k": 20, "learningOffset": 10.0},
     "100 topics": _STEPS | {"k": 100, "learningOffset": 10.0},
+_VECTORS: dict[str, Any] = {
+    "inputCol": "words",
+    "outputCol": "mean",
+    "maxIter": 3,
+    "numPartitions": SLOTS,
+    "seed": 1,
 }
 
 FAMILIES: dict[str, Family] = {
@@ -275,6 +340,17 @@ FAMILIES: dict[str, Family] = {
         },
         partial(_rmse, label="target"),
         "RMSE",
+    ),
+    "sentences, word vectors, 3 epochs": Family(
+        sentences,
+        40_000,
+        {
+            "Word2Vec": lambda: Word2Vec(**_VECTORS),
+            "pyspark.ml Word2Vec": lambda: texts.Word2Vec(**_VECTORS),
+            **({"gensim Word2Vec": _Gensim} if importlib.util.find_spec("gensim") else {}),
+        },
+        _purity,
+        "purity",
     ),
     **{
         f"documents, topics, {kind}": Family(

@@ -139,8 +139,10 @@ class SkipGram:
         else:
             rows, offset = np.concatenate([own, len(self.counts) + others]), own.size
         contexts, drawn = (offset + np.searchsorted(others, one) for one in (words[kept], drawn))
-        found = (numbers, contexts, starts, ends, drawn)
-        return Batch(rows.astype(np.int64), *(one.astype(np.int32) for one in found), rate)
+        words, contexts, starts, ends, drawn = (
+            np.asarray(one, np.int32) for one in (numbers, contexts, starts, ends, drawn)
+        )
+        return Batch(rows.astype(np.int64), words, contexts, starts, ends, drawn, rate)
 
     @cached_property
     def _noise(self) -> Floats:

@@ -31,6 +31,7 @@ CLASSES = (
     ("clustering", "GaussianMixture"),
     ("clustering", "LDA"),
     ("feature", "PCA"),
+    ("feature", "Word2Vec"),
     ("recommendation", "ALS"),
     ("tuning", "CrossValidator"),
     ("tuning", "TrainValidationSplit"),

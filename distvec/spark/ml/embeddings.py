@@ -16,6 +16,7 @@ from pyspark.ml.feature import _Word2VecParams
 from pyspark.ml.functions import array_to_vector, vector_to_array
 from pyspark.ml.linalg import Vector
 from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.wrapper import JavaWrapper
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType
@@ -290,7 +291,25 @@ class Word2VecModel(SettableParams, _VectorParams, Saved, SparkModel):
         Word2VecModel
             The model of ``pyspark.ml.feature``. Its vectors are in the driver.
         """
-        raise NotImplementedError
+        gateway: Any = _session().sparkContext._gateway
+        jvm, words = gateway.jvm, self._known.words.to_pylist()
+        used = set().union(*words)
+        separator = next(one for one in map(chr, range(1, 0xD800)) if one not in used)
+        # Words cross at once, with one more: empty ones at the end would be lost.
+        pattern = jvm.java.util.regex.Pattern
+        split = pattern.compile(separator, pattern.LITERAL)
+        stream = split.splitAsStream(separator.join([*words, "end"]))
+        listed = jvm.PythonUtils.toSeq(stream.toList().subList(0, len(words)))
+        same = getattr(getattr(jvm.scala, "$less$colon$less$"), "MODULE$").refl()
+        index = listed.zipWithIndex().toMap(same)
+        values = np.asarray(self._known.vectors, ">f4").tobytes()
+        vectors = gateway.new_array(jvm.float, len(values) // 4)
+        jvm.java.nio.ByteBuffer.wrap(bytearray(values)).asFloatBuffer().get(vectors)
+        made = jvm.org.apache.spark.mllib.feature.Word2VecModel(index, vectors)
+        java = JavaWrapper._new_java_obj(self._jvm_name(), self.uid, made)
+        found = feature.Word2VecModel(java)
+        self._copyValues(found)._transfer_params_to_java()  # which transform() does not do
+        return found
 
     @classmethod
     def from_mllib(cls, model: Any) -> Self:
@@ -307,12 +326,13 @@ class Word2VecModel(SettableParams, _VectorParams, Saved, SparkModel):
             A model with the same vectors and Params.
         """
         frame = model.getVectors()
-        arrays = frame.withColumn("vector", vector_to_array("vector", "float32"))
+        arrays = frame.withColumn("vector", vector_to_array(F.col("vector"), "float32"))
         copied: Self = model._copyValues(cls(_vectors_of(arrays))._resetUid(model.uid))
         return copied
 
     def __repr__(self) -> str:
-        return f"Word2VecModel: uid={self.uid}, numWords={len(self._known.words)}"
+        words, columns = self._known.vectors.shape
+        return f"Word2VecModel: uid={self.uid}, numWords={words}, vectorSize={columns}"
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         sentences = _sentences(dataset, self.getInputCol())

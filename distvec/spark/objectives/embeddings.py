@@ -151,13 +151,13 @@ def _embed(
         def tell(clocks: Any) -> None:
             show(min(total, min(clocks)))
 
-        run(partial(_train, problem), sentences, table, losses, progress=tell)
+        run(partial(train_in_task, problem), sentences, table, losses, progress=tell)
     sums: npt.NDArray[np.float64] = losses.numpy()
     return Embeddings(table, (sums[:, 0] / np.maximum(sums[:, 1], 1.0)).tolist())
 
 
-def _train(problem: SkipGram, worker: Worker, table: LoopArray, losses: LoopArray) -> None:
-    """In a task: all batches of its sentences from the clock at which it begins."""
+def train_in_task(problem: SkipGram, worker: Worker, table: LoopArray, losses: LoopArray) -> None:
+    """All batches of its sentences from the clock at which it begins."""
     text, size = text_of(worker.rows), worker.size
     each = problem.batches_per_epoch(text.words.size, size)
     batches = problem.batches(text, worker.rank, size, worker.now)

@@ -143,9 +143,7 @@ def list_factors(session: SparkSession, table: FactorTable, block: int) -> DataF
     return by_blocks(session, places, block, partial(_listed, known), schema)
 
 
-def by_blocks(
-    session: SparkSession, places: Ints, block: int, task: Any, schema: str
-) -> DataFrame:
+def by_blocks(session: SparkSession, places: Ints, block: int, task: Any, schema: str) -> DataFrame:
     """A frame with the rows that ``task`` makes of each block of places."""
     blocks = -(-len(places) // block)
 

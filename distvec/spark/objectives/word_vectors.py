@@ -40,7 +40,8 @@ class WordVectors(NamedTuple):
         place = self.place(word)
         if place is None:
             raise ValueError(f"{word} not in vocabulary, which has {len(self.words):,} words")
-        return np.asarray(self.vectors[place : place + 1], np.float64)[0]
+        found: Floats = np.asarray(self.vectors[place : place + 1], np.float64)[0]
+        return found
 
     def place(self, word: str) -> int | None:
         """The number of a word; None if it is unknown."""
@@ -114,8 +115,6 @@ def _means(known: _InTask, lists: pa.Array) -> pa.Array:
     rows = np.repeat(np.arange(lengths.size), lengths)[is_known]
     used, inverse = np.unique(places.drop_null().to_numpy(), return_inverse=True)
     vectors = known.rows.at(used).astype(np.float64)
-    counts = sp.csr_array(
-        (np.ones(rows.size), (rows, inverse)), shape=(lengths.size, used.size)
-    )
+    counts = sp.csr_array((np.ones(rows.size), (rows, inverse)), shape=(lengths.size, used.size))
     found = (counts @ vectors) / np.maximum(lengths, 1)[:, None]
     return as_lists(pa.array(found.ravel()), lengths.size)
