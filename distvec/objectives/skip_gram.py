@@ -130,7 +130,8 @@ class SkipGram:
         starts, ends = np.maximum(places - reach, first), np.minimum(places + reach + 1, last)
         rounds = max(1, _DRAWN_WORDS // self.negative)
         shares = self._noise[-1] * rng.random(rounds * self.negative)
-        drawn = np.searchsorted(self._noise, shares, side="right")
+        found = np.searchsorted(self._noise, shares, side="right")
+        drawn = np.minimum(found, len(self.counts) - 1)  # the product may be the last sum, rounded
         own, numbers = np.unique(words[kept], return_inverse=True)
         others = np.union1d(own, drawn)
         if self.is_symmetric:
@@ -138,11 +139,16 @@ class SkipGram:
             numbers = np.searchsorted(others, own)[numbers]
         else:
             rows, offset = np.concatenate([own, len(self.counts) + others]), own.size
-        contexts, drawn = (offset + np.searchsorted(others, one) for one in (words[kept], drawn))
-        words, contexts, starts, ends, drawn = (
-            np.asarray(one, np.int32) for one in (numbers, contexts, starts, ends, drawn)
+        neighbours, drawn = (offset + np.searchsorted(others, one) for one in (words[kept], drawn))
+        return Batch(
+            rows.astype(np.int64),
+            numbers.astype(np.int32),
+            neighbours.astype(np.int32),
+            starts.astype(np.int32),
+            ends.astype(np.int32),
+            drawn.astype(np.int32),
+            rate,
         )
-        return Batch(rows.astype(np.int64), words, contexts, starts, ends, drawn, rate)
 
     @cached_property
     def _noise(self) -> Floats:
