@@ -202,7 +202,9 @@ def _perplexity(model: Any, data: DataFrame) -> float:
     """The bound of a word's perplexity, by one judge for all models."""
     known = model if isinstance(model, LocalLDAModel) else LocalLDAModel.from_mllib(model)
     return float(np.exp(known.logPerplexity(data)))
-_TOPICS, _WORDS, _LENGTH = 100, 4000, 20
+
+
+_SUBJECTS, _WORDS, _LENGTH = 100, 4000, 20
 
 
 def sentences(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
@@ -213,16 +215,16 @@ def sentences(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
     each = rows // (2 * SLOTS)
 
     def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        topics = np.random.default_rng(0).integers(_TOPICS, size=_WORDS)
+        topics = np.random.default_rng(0).integers(_SUBJECTS, size=_WORDS)
         order = np.argsort(topics, kind="stable")
         shares = np.cumsum(np.arange(1.0, _WORDS + 1)[order] ** -0.8)
-        counts = np.append(0, np.cumsum(np.bincount(topics, minlength=_TOPICS)))
+        counts = np.append(0, np.cumsum(np.bincount(topics, minlength=_SUBJECTS)))
         ends = np.append(0.0, shares)[counts]
         words = pa.array([f"{topics[word]} {word}" for word in order])
         for batch in batches:
             for seed in batch.column(0).to_pylist():
                 rng = np.random.default_rng(seed + 1)
-                topic = rng.integers(_TOPICS, size=(each, 1))
+                topic = rng.integers(_SUBJECTS, size=(each, 1))
                 is_own = rng.random((each, _LENGTH)) < 0.5
                 low = np.where(is_own, ends[topic], 0.0)
                 high = np.where(is_own, ends[topic + 1], ends[-1])
@@ -294,6 +296,8 @@ _TOPICS: dict[str, dict[str, Any]] = {
     "MLlib's steps": _STEPS | {"k": 20, "learningOffset": 1024.0},
     "longer steps": _STEPS | {"k": 20, "learningOffset": 10.0},
     "100 topics": _STEPS | {"k": 100, "learningOffset": 10.0},
+}
+
 _VECTORS: dict[str, Any] = {
     "inputCol": "words",
     "outputCol": "mean",

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType
 
+from distvec.losses.rows import Ints
 from distvec.objectives.skip_gram import SkipGram
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import find_column
@@ -66,7 +67,7 @@ class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
     Two tables of float32 are on the servers: vectors of words, and of words as neighbours. A task
     for each of ``numPartitions`` pulls the rows of its next words, trains them one place after the
     other, and pushes the changes: two requests a step and server. A step costs ``2 * u * (8 + 4 *
-    vectorSize)`` bytes a task, with ``u`` rows: both tables' rows of the words, and those of about
+    vectorSize)`` bytes a task, with ``u`` rows: both tables' rows of the words, and rows of about
     1000 words drawn for the step. Words are drawn by the power 3/4 of their count.
 
     Tasks proceed in lockstep: a repeated fit of the same partitions has the same bits, for any
@@ -146,7 +147,19 @@ class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
 
     def _train(self, objective: Sentences, dataset: DataFrame) -> Word2VecModel:
         words, counts = objective.vocabulary
-        problem = SkipGram(
+        problem = self._problem(counts)
+        ps = PSContext.get_or_create(dataset.sparkSession)
+        shown, size = self.getOrDefault("verbose"), self.getVectorSize()
+        found = embed(ps, objective.rows, problem, size, progress=shown)
+        vectors = found.table[: len(words)]
+        kept = vectors.numpy() if vectors.size <= LOCAL_PARAMETERS else vectors
+        model = self._copyValues(Word2VecModel(WordVectors(words, kept))._resetUid(self.uid))
+        model._history = found.history
+        return model
+
+    def _problem(self, counts: Ints) -> SkipGram:
+        """What is trained on words with these counts."""
+        return SkipGram(
             counts,
             window=self.getWindowSize(),
             negative=self.getOrDefault("negative"),
@@ -156,14 +169,6 @@ class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
             batch_size=self.getOrDefault("batchSize"),
             seed=self.getSeed(),
         )
-        ps = PSContext.get_or_create(dataset.sparkSession)
-        shown, size = self.getOrDefault("verbose"), self.getVectorSize()
-        found = embed(ps, objective.rows, problem, size, progress=shown)
-        vectors = found.table[: len(words)]
-        kept = vectors.numpy() if vectors.size <= LOCAL_PARAMETERS else vectors
-        model = self._copyValues(Word2VecModel(WordVectors(words, kept))._resetUid(self.uid))
-        model._history = found.history
-        return model
 
 
 def _sentences(data: DataFrame, name: str) -> Column:

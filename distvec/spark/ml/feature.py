@@ -27,6 +27,7 @@ from distvec.spark.data.columns import find_column
 from distvec.spark.ml.embeddings import Word2Vec, Word2VecModel
 from distvec.spark.ml.files import Saved
 from distvec.spark.ml.fits import SharingEstimator
+from distvec.spark.ml.line import LINE
 from distvec.spark.ml.models import in_memory, no_parameters
 from distvec.spark.ml.params import KeywordParams, Range, SettableParams, at_least
 from distvec.spark.objectives.model import Model, in_mllib
@@ -36,6 +37,7 @@ from optim.core.run import progress_bar
 from ps_backend.durability.stores import open_store
 
 __all__ = (
+    "LINE",
     "PCA",
     "PCAModel",
     "TruncatedSVD",
