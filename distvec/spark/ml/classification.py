@@ -82,6 +82,14 @@ _SIDES = {"lower": -math.inf, "upper": math.inf}
 """The sides of bounds, and the bound that is none."""
 
 
+_WIDE, _NARROW = 1e-2, 1e-6
+"""The widths of the kink of the hinge loss, at first and at the least tolerance."""
+
+
+def _smoothing(tolerance: float) -> float:
+    return max(100.0 * tolerance, _NARROW)
+
+
 @dataclass(frozen=True)
 class _BinaryHinge(Hinge):
     """The hinge loss of the labels 0 and 1."""
@@ -604,8 +612,9 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
     -----
     The objective is MLlib's, the mean hinge loss plus an l2 penalty. The solver minimizes it with
     a kink that is rounded over ``100 tol``, at least 1e-6, so the value is at most half of that
-    above the minimum. MLlib's solver stops at kinks, often at a higher value, so coefficients may
-    differ.
+    above the minimum. Unless there is a ``checkpointDir``, it begins with a kink that is rounded
+    over 0.01, and narrows it tenfold each time it converges. MLlib's solver stops at kinks, often
+    at a higher value, so coefficients may differ.
 
     ``aggregationDepth`` and ``maxBlockSizeInMB`` have no effect.
 
@@ -631,7 +640,7 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
     def _objective(self, dataset: DataFrame) -> Objective:
         return Objective(
             dataset,
-            loss=_BinaryHinge(smoothing=max(100.0 * self.getTol(), 1e-6)),
+            loss=_BinaryHinge(smoothing=_smoothing(self.getTol())),
             features=self._features,
             label=self.getLabelCol(),
             weight=self._weight,
@@ -643,11 +652,29 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
     def _train(self, objective: Objective, dataset: DataFrame) -> LinearSVCModel:
         strength = self.getRegParam()
         penalty = ElasticNet(l1=0.0, l2=strength) if strength else None
-        result = self._minimize(objective.with_penalty(penalty))
-        fitted = kept(result.x, Hinge(), self._features, intercept=objective.intercept)
+        penalized = objective.with_penalty(penalty)
+        x, history = None, [math.inf]
+        for smoothing in self._smoothings():
+            left = self.getMaxIter() - len(history) + 1
+            rounded = penalized._with_loss_options(smoothing=smoothing)
+            result = self._minimize(rounded, x, max_iterations=left)
+            x = result.x
+            history = [*history[:-1], *(record.value for record in result.history)]
+            if len(history) > self.getMaxIter():
+                break
+        fitted = kept(x, Hinge(), self._features, intercept=objective.intercept)
         model = self._copyValues(LinearSVCModel(fitted)._resetUid(self.uid))
-        model._training = Training(dataset, [record.value for record in result.history])
+        model._training = Training(dataset, history)
         return model
+
+    def _smoothings(self) -> list[float]:
+        """Widths of the kink, of runs that each start where the last one ended: the narrower it is,
+        the more iterations a far start takes. Checkpoints are of one run.
+        """
+        found = [_smoothing(self.getTol())]
+        while 2.0 * found[-1] < _WIDE and not self._given("checkpointDir"):
+            found.append(10.0 * found[-1])
+        return found[::-1]
 
 
 class LinearSVCModel(ServerModel, _SVCParams, ClassificationModel):

@@ -143,7 +143,9 @@ class ServerEstimator(RowsEstimator, FitParams):
 
     _own_params: ClassVar[frozenset[str]] = RowsEstimator._own_params | _names(FitParams)
 
-    def _minimize(self, objective: Objective, **options: Any) -> Result:
+    def _minimize(
+        self, objective: Objective, start: Weights | None = None, **options: Any
+    ) -> Result:
         """Minimize; ``options`` as ``Objective.minimize`` takes them."""
         tolerance = self.getOrDefault("tol") * 1e-2
         limits = {
@@ -151,7 +153,7 @@ class ServerEstimator(RowsEstimator, FitParams):
             "gradient_tolerance": max(tolerance, 1e-12),
             "value_tolerance": tolerance,
         }
-        start = self._start(objective)
+        start = self._start(objective) if start is None else start
         given: dict[str, Any] = {
             **limits, **options, **(self._given("optimizerOptions") or {}),
             "method": self._given("optimizer"), "progress": self.getOrDefault("verbose"),

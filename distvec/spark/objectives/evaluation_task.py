@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -50,6 +50,11 @@ class LossSpec:
     loss: Loss
     intercept: bool
 
+    def with_options(self, options: Mapping[str, float]) -> LossSpec:
+        """The same with other values of some fields of the loss."""
+        loss: Any = self.loss
+        return replace(self, loss=replace(loss, **options)) if options else self
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -68,6 +73,8 @@ class Evaluation:
     """By partition."""
     like: StoredArray | None = None
     """What sums are like, if not like the parameters."""
+    options: Mapping[str, float] = field(default_factory=dict)
+    """Other values of fields of the loss."""
 
     @property
     def changes(self) -> tuple[StoredArray, ...]:
@@ -162,6 +169,7 @@ def evaluate_partition(
     """
     partition = descriptor.partition
     loaded = singleton(LoadedPartitions).get(descriptor.path)
+    work = work.with_options(request.options)
     try:
         task = _Task(client, work, request, loaded.selection(request.part, partition))
         found, gradients = task.run(request.told.get(partition, ()))
@@ -322,6 +330,7 @@ def encode_request(request: Evaluation) -> bytes:
         "round": request.round,
         "told": [*request.told.items()],
         "like": request.like and _plain(request.like),
+        "options": {**request.options},
     }
     return json.dumps({key: value for key, value in said.items() if value}).encode()
 
@@ -338,6 +347,7 @@ def _decode_request(question: bytes) -> Evaluation:
         said.get("round", ""),
         dict(said.get("told", ())),
         like and _as_stored(like),
+        said.get("options", {}),
     )
 
 

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -323,6 +323,12 @@ class Evaluator:
     work: LossSpec
     standing_tasks: WaitingTasks | None
     """Those who stay; None: each evaluation is a Spark job."""
+    options: Mapping[str, float] = field(default_factory=dict)
+    """Other values of fields of the loss than in the tasks."""
+
+    def with_options(self, options: Mapping[str, float]) -> Evaluator:
+        """The same rows and tasks, and other values of some fields of the loss."""
+        return replace(self, work=self.work.with_options(options), options=options)
 
     def sums(
         self,
@@ -393,7 +399,9 @@ class Evaluator:
         part: Part | Sample | Span | None = None,
     ) -> Evaluation:
         coordinates = None if kept is None else StoredArray(kept.buffer_id, kept.type)
-        return Evaluation(_as_stored(held), asked, coordinates=coordinates, part=part)
+        return Evaluation(
+            _as_stored(held), asked, coordinates=coordinates, part=part, options=self.options
+        )
 
     def _run_phases(self, request: Evaluation) -> Evaluation:
         """With what each partition is told, by phase: an evaluation without gradients each."""

@@ -238,6 +238,14 @@ class Objective(ObjectiveBase):
         self._hold = self.ps.finalizers.hold(evaluator.close)
         return evaluator
 
+    def _with_loss_options(self, **options: float) -> Self:
+        """The same rows and tasks, and another value of some fields of the loss."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._evaluator = self._evaluator.with_options(options)
+        other.loss = other._evaluator.work.loss
+        return other
+
     @property
     def rows(self) -> int:
         """Number of rows."""
