@@ -83,11 +83,11 @@ copybutton_prompt_is_regexp = True
 
 
 def _skip(app: object, what: str, name: str, thing: object, skip: bool, options: object) -> bool:
-    """Tell whether to leave out a member: a plain attribute, or a method of scikit-learn's own."""
+    """Tell whether to leave out a member: a plain attribute, or a method of another library."""
     kept = property, cached_property, enum.Enum
     plain = what == "class" and not (inspect.isroutine(thing) or isinstance(thing, kept))
-    # Their docstrings refer to pages and terms of scikit-learn's site.
-    foreign = (getattr(thing, "__module__", None) or "").startswith("sklearn.")
+    # Their docstrings refer to pages and terms of other sites.
+    foreign = (getattr(thing, "__module__", None) or "").startswith(("sklearn.", "torch."))
     return skip or plain or foreign
 
 
