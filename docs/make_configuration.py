@@ -65,6 +65,10 @@ ENVIRONMENT = {
     "with; only root or its user may be able to write to it",
     "XDG_CACHE_HOME": "Parent of the folder for compiled kernels, if `DISTVEC_CACHE` is not set",
     "NUMBA_CACHE_DIR": "numba's own cache. Other users must not be able to write to it",
+    "NOTIFY_SOCKET": "Socket of systemd, which sets it; `distvec serve` tells it when it is ready and "
+    "when it stops",
+    "WATCHDOG_USEC": "Microseconds between signs of life that systemd expects, which sets it",
+    "WATCHDOG_PID": "Process that systemd expects them from",
     "OMP_NUM_THREADS": "Threads of a kernel in one server (default: all cores). `dv.local` and "
     "Spark's servers divide the cores among the servers",
     "PYSPARK_PYTHON": "Python of Spark's workers. If it is not set on a local master, tasks use "

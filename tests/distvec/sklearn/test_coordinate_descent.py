@@ -73,7 +73,8 @@ def test_coefficients_of_scikit_learn_for_text_like_rows():
     X = sp.random_array((200, 1000), density=0.03, rng=rng, format="csr")
     y = np.asarray(X @ rng.normal(size=1000)) > 0.0
     options = {"l1_ratio": 1.0, "C": 10.0, "solver": "liblinear", "tol": 1e-10}
-    theirs = sklearn.linear_model.LogisticRegression(**options, max_iter=1000).fit(X, y)
+    settings = {**options, "max_iter": 100_000, "random_state": 0}
+    theirs = sklearn.linear_model.LogisticRegression(**settings).fit(X, y)
     ours = LogisticRegression(**options).fit(X, y)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
     np.testing.assert_array_equal(ours.coef_ == 0.0, theirs.coef_ == 0.0)

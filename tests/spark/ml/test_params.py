@@ -51,9 +51,13 @@ def test_params_and_defaults_are_those_of_pyspark(name, monkeypatch):
     assert _params(theirs).items() <= _params(own).items()
 
 
-@pytest.mark.parametrize("name", MODELS)
+_READS = {"ALSModel": lambda model: model.rank, "Word2VecModel": lambda model: model.getVectors()}
+
+
+# LDAModel is what two kinds of models have in common, in pyspark too.
+@pytest.mark.parametrize("name", sorted({*MODELS} - {"LDAModel"}))
 def test_models_can_be_made_empty(name):
     """As pyspark's, whose users call ``ALSModel().load(path)``."""
     made = CLASSES[name][1]()
     with pytest.raises(ValueError, match=f"this {name} has no .*load"):
-        _ = made.rank if name == "ALSModel" else made.fitted
+        _READS.get(name, lambda model: model.fitted)(made)
