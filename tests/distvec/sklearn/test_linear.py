@@ -31,10 +31,13 @@ def fitted_both(
     parent = next(
         cls for cls in getattr(ours, name).__mro__ if cls.__module__.startswith("sklearn")
     )
+    settings = {**parameters, **theirs}
+    if "random_state" in parent().get_params():  # it ends elsewhere from other states
+        settings |= {"random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = getattr(ours, name)(**parameters).fit(X, y, sample_weight=weights)
-        peer = parent(**{**parameters, **theirs}).fit(X, y, sample_weight=weights)
+        peer = parent(**settings).fit(X, y, sample_weight=weights)
     return model, peer
 
 
