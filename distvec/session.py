@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -17,7 +18,16 @@ from distvec.array.array import DistArray, ReadonlySlice
 from distvec.array.collectives.core import scatter_now
 from distvec.array.column_split import ColumnSplit, RowSplit, Transposed
 from distvec.array.core.handle import SessionBase, check_session, express
-from distvec.array.core.shapes import filled, length_of, on_servers, put, reshape, shape_of, type_of
+from distvec.array.core.shapes import (
+    client_array,
+    filled,
+    iota,
+    length_of,
+    on_servers,
+    put,
+    reshape,
+    shape_of,
+)
 from distvec.array.dispatch.array_api import Namespace, shared_names
 from distvec.array.elementwise import apply, where
 from distvec.array.random import Random
@@ -150,6 +160,38 @@ class Session(SessionBase):
             raise ValueError(f"cancellation_limit must be 0 or more, got {limit!r}")
         self.planner.cancellation_limit = limit
 
+    @property
+    def client_limit(self) -> int:
+        """Limit on the elements of a new array that is stored on the client.
+
+        Set it where vectors are short. Functions that create arrays, such as ``ps.array``,
+        ``ps.zeros`` and ``ps.random.normal``, then store arrays of at most so many elements on the
+        client. NumPy computes operations of these arrays immediately, without a request. The
+        servers get a copy when a task, a keyed space or an array on the servers needs it.
+
+        Returns
+        -------
+        int
+            The limit, default 0: the servers store all arrays. At most 2**22.
+
+        Examples
+        --------
+        >>> ps.client_limit = 10_000
+        >>> x = ps.ones(1000)
+        >>> ps.counters.reset()
+        >>> float(x @ x), ps.counters.messages
+        (1000.0, 0)
+        >>> ps.client_limit = 0
+        """
+        return self.graph.client_limit
+
+    @client_limit.setter
+    def client_limit(self, limit: int) -> None:
+        elements = operator.index(limit)
+        if not 0 <= elements <= MOST_ELEMENTS:
+            raise ValueError(f"client_limit must be between 0 and {MOST_ELEMENTS}, got {limit!r}")
+        self.graph.client_limit = elements
+
     # --- making arrays ------------------------------------------------------------------------
 
     def array(
@@ -157,7 +199,7 @@ class Session(SessionBase):
         values: npt.ArrayLike,
         dtype: npt.DTypeLike | None = None,
         *,
-        on_client: bool = False,
+        on_client: bool | None = None,
     ) -> DistArray:
         """Copy values to the servers, or keep a small array on the client.
 
@@ -167,16 +209,17 @@ class Session(SessionBase):
             Values of rank 0, 1 or 2. A number becomes a scalar that the client stores.
         dtype : dtype, optional
             Dtype of the array. Default: the dtype of ``values``.
-        on_client : bool, default False
-            Store the array on the client. Operations on such arrays and on numbers compute
-            immediately with NumPy, and send no request. Use it for arrays of at most some ten
-            thousand elements.
+        on_client : bool, optional
+            Store the array on the client (True) or on the servers (False). Operations on arrays of
+            the client and on numbers compute immediately with NumPy, and send no request. Use it
+            for arrays of at most some ten thousand elements. Default: True for at most
+            ``client_limit`` elements, which is 0 unless it is set.
 
         Returns
         -------
         DistArray
             A new array with the shape of ``values``, split over the servers by rows unless
-            ``on_client``.
+            the client stores it.
 
         Raises
         ------
@@ -199,8 +242,12 @@ class Session(SessionBase):
         >>> float(x @ x), ps.counters.messages
         (25.0, 0)
         """
-        if on_client:
-            return self._keep(values, dtype)
+        if on_client is None:
+            on_client = self.client_limit > 0 and self.graph.keeps(np.shape(values))
+        return self._keep(values, dtype) if on_client else self.put(values, dtype)
+
+    def put(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> DistArray:
+        """``array(values, dtype, on_client=False)``."""
         if not isinstance(values, DistArray):
             return DistArray(self, put(self, values, dtype))
         check_session(self, values, "array")
@@ -225,7 +272,8 @@ class Session(SessionBase):
                 f"the client stores arrays of at most {MOST_ELEMENTS} elements, got {given.size}; "
                 "leave out on_client=True"
             )
-        return DistArray(self, self.graph.client_value(given, check_dtype(given.dtype)))
+        check_dtype(given.dtype)
+        return DistArray(self, client_array(self.graph, given))
 
     def space(self, n: int, *, split: str = "rows") -> RowSplit:
         """Return a factory for tables of ``n`` rows, split across servers by rows or by columns.
@@ -403,6 +451,9 @@ class Session(SessionBase):
         -----
         Lazy: sends no request. An operation that uses the array fills it in the same pass.
         """
+        if self.client_limit and self.graph.keeps(shape_of(shape)):
+            element = filled(self.graph, (), fill_value, dtype).value
+            return self._keep(np.full(shape_of(shape), element), None)
         return DistArray(self, filled(self.graph, shape, fill_value, dtype))
 
     def zeros(self, shape: Shape, dtype: npt.DTypeLike | None = None) -> DistArray:
@@ -691,8 +742,7 @@ class Session(SessionBase):
         return geomspace(low, stop, num, endpoint, dtype)  # type: ignore[no-any-return]
 
     def _iota(self, length: int) -> DistArray:
-        node = self.graph.make("iota", (), type_of((length,), np.dtype(np.int64)))
-        return DistArray(self, node)
+        return DistArray(self, iota(self.graph, (length,)))
 
     # --- files ------------------------------------------------------------------------------------
 

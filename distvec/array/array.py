@@ -159,7 +159,7 @@ class DistArray(Arithmetic):
         Raises
         ------
         TypeError
-            If the array is a scalar or a small array that is stored on the client.
+            If the array is a scalar, which the client stores.
         """
         return conversion.buffer_of(self)
 

@@ -144,7 +144,7 @@ class Transposed(DistArray):
             return self
         added = transpose_operand(check_addable(self, None, values))
         if np.ndim(added) and len(added) == len(self.table):
-            added = self.session.array(added)
+            added = self.session.put(added)
         self.table += added
         return self
 
@@ -225,7 +225,7 @@ class RowSplit:
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any:
         """Copy values to the servers; eager, one request per server."""
         self._check(np.shape(values))
-        return self.session.array(values, dtype)
+        return self.session.put(values, dtype)
 
     def full(
         self, shape: int | tuple[int, ...], fill_value: float, dtype: npt.DTypeLike | None = None
@@ -255,7 +255,7 @@ class RowSplit:
         return extents
 
     def _full(self, shape: tuple[int, ...], fill_value: Any, dtype: Any) -> Any:
-        return self.session.namespace.full(shape, fill_value, dtype=dtype)
+        return DistArray(self.session, shapes.filled(self.session.graph, shape, fill_value, dtype))
 
 
 class ColumnSplit(RowSplit):
@@ -277,7 +277,7 @@ class ColumnSplit(RowSplit):
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any:
         """Copy values to the servers; eager, one request per server."""
         self._check(np.shape(values))
-        return transpose(self.session.array(transpose_operand(values), dtype))
+        return transpose(self.session.put(transpose_operand(values), dtype))
 
     def _check(self, shape: Any) -> tuple[int, ...]:
         extents = super()._check(shape)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from distvec.array.core.handle import Handle, check_session, express, host_array, make
 from distvec.array.core.keywords import store
+from distvec.array.core.on_client import function_of_known
 from distvec.array.core.operators import (
     A,
     Arithmetic,
@@ -168,6 +169,11 @@ def _matmul(x: Any, y: Any) -> Any:
                 known = _known_product(session.graph, a, b)
                 if known is not None:
                     return x.like(known)
+    like = x if isinstance(x, Handle) else y
+    if not like._defers and like.node.on_client:
+        known = function_of_known(like, np.matmul, (x, y), {})
+        if known is not None:
+            return known
     if isinstance(x, np.ndarray) and x.ndim == 2 and isinstance(y, Arithmetic) and y.ndim == 1:
         x, y = y, x.T  # a column of it for each element
     x, y = both(x, y, "matmul")
@@ -591,5 +597,5 @@ def row_dot(x: A, i: npt.ArrayLike, y: A, j: npt.ArrayLike) -> A:
             f"row_dot: i and j must have the same length, got {len(rows)} and {len(others)}"
         )
     if not len(rows):
-        return x.session.array(np.empty(0, np.result_type(x.dtype, y.dtype)))  # type: ignore[no-any-return]
+        return x.session.put(np.empty(0, np.result_type(x.dtype, y.dtype)))  # type: ignore[no-any-return]
     return np.vecdot(x[rows], y[others])  # type: ignore[index, no-any-return]

@@ -17,7 +17,7 @@ from distvec.array.collectives.search import look_up
 from distvec.array.core.handle import SessionBase, check_not_slice, make
 from distvec.array.core.keywords import store
 from distvec.array.core.operators import Arithmetic
-from distvec.array.core.shapes import length_of, reshape, shape_of, type_of
+from distvec.array.core.shapes import iota, length_of, reshape, shape_of
 from distvec.array.indexing.getitem import get_item
 from distvec.graph.build import check_dtype
 from distvec.graph.host_eval import MOST_ELEMENTS
@@ -731,7 +731,8 @@ class Random:
     def _places(self, count: int, length: int, key: int) -> DistArray:
         """The first ``count`` indices of a permutation of ``length``."""
         index = self._index((count,))
-        return make(index, "permuted", (np.int64(key), np.int64(length), index), index.type)
+        operands = (np.int64(key), np.int64(length), index)
+        return make(index, "permuted", operands, index.node.type)
 
     def _given(self, size: Any, *parameters: Any) -> list[Any]:
         """The shape, and the parameters of a distribution as they stand beside what is drawn."""
@@ -758,13 +759,12 @@ class Random:
 
     def _unit(self, shape: tuple[int, ...], *keys: int, op: str = "uniform") -> Any:
         index = self._index(shape)
-        type = type_of(shape, np.dtype(np.float64))
+        type = index.node.type.of(np.dtype(np.float64))
         return make(index, op, (*map(np.int64, keys), index), type)
 
     def _index(self, shape: tuple[int, ...]) -> DistArray:
         """The number of each element: of a table, these are counted, not the rows."""
-        type = type_of(shape, np.dtype(np.int64))
-        return DistArray(self._session, self._session.graph.make("iota", (), type))
+        return DistArray(self._session, iota(self._session.graph, shape))
 
 
 def _size_of(size: Any, out: Any = None) -> tuple[int, ...]:

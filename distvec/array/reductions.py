@@ -27,6 +27,7 @@ from distvec.array.core.keywords import (
     store,
     where_mask,
 )
+from distvec.array.core.on_client import reduction_of_known
 from distvec.array.core.operators import A, Arithmetic, as_array, elementwise
 from distvec.array.core.shapes import full, reshape
 from distvec.array.transposed import exchange_axes, supports_column_split
@@ -75,7 +76,8 @@ def reduce_along(x: A, op: str, axis: int | None, dtype: np.dtype[Any]) -> A:
     """
     if x.selects:
         return cast(A, x.reduce(op, None if x.ndim == 1 else axis, dtype))
-    return express(x, _along, x, op, axis, dtype)
+    known = reduction_of_known(x, op, axis, dtype)
+    return express(x, _along, x, op, axis, dtype) if known is None else known
 
 
 def _along(graph: Graph, node: Node, op: str, axis: int | None, dtype: np.dtype[Any]) -> Node:

@@ -16,9 +16,8 @@ import numpy as np
 
 from distvec.array.core.handle import SessionBase, check_order, is_split_by_columns
 from distvec.array.core.operators import elementwise
-from distvec.array.core.shapes import broadcast_to, full, length_of, reshape, shape_of
+from distvec.array.core.shapes import broadcast_to, full, iota, length_of, reshape, shape_of
 from distvec.array.elementwise import array_among
-from distvec.array.manipulation.join import row_index
 from distvec.graph.build import check_dtype
 
 _FLOAT = np.dtype(np.float64)
@@ -54,12 +53,16 @@ def geomspace(
     length = length_of(num, "num")
     powers, index = (
         logspace(np.log10(first), np.log10(last), num, endpoint),
-        row_index(like, length),
+        _index(like, length),
     )
     result = elementwise(like, "where", index == 0, first, powers)
     if endpoint and length > 1:
         result = elementwise(like, "where", index == length - 1, last, result)
     return (result * sign).astype(kind)
+
+
+def _index(like: Any, length: int) -> Any:
+    return like.like(iota(like.session.graph, (length,)))
 
 
 def _evenly_spaced(
@@ -76,7 +79,7 @@ def _evenly_spaced(
     natural = _kind(start, stop, num)
     gaps = length - 1 if endpoint else length
     low, high = (like.session.namespace.asarray(end).astype(natural) for end in (start, stop))
-    index, width = row_index(like, length).astype(natural), high - low
+    index, width = _index(like, length).astype(natural), high - low
     step = width / max(gaps, 1) if gaps > 0 else elementwise(like, "multiply", width, np.nan)
     values = elementwise(like, "where", step == 0, index / max(gaps, 1) * width, index * step)
     values = (values if gaps > 0 else index * width) + low
@@ -142,14 +145,14 @@ def _eye(
 
 def _tri(like: Any, N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> Any:
     rows, columns = shape_of((N, N if M is None else M))
-    lower = reshape(row_index(like, rows), (rows, 1)) >= np.arange(-k, columns - k)
+    lower = reshape(_index(like, rows), (rows, 1)) >= np.arange(-k, columns - k)
     return lower.astype(dtype)
 
 
 def _from_function(like: Any, function: Any, shape: Any, *, dtype: Any = float, **kw: Any) -> Any:
     """``function`` of the indices along each axis, arrays of ``shape``."""
     extents = shape_of(shape)
-    first = row_index(like, extents[0]).astype(dtype)
+    first = _index(like, extents[0]).astype(dtype)
     if len(extents) < 2:
         return function(first, **kw)
     columns = broadcast_to(reshape(first, (extents[0], 1)), extents)

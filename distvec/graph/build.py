@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from distvec.graph.host_eval import MOST_ELEMENTS, quietly, value_of
+from distvec.graph.host_eval import MOST_ELEMENTS, value_of
 from distvec.graph.node import Graph, Node
 from ps_backend.program import ops
 from ps_backend.program.spaces import Space
@@ -242,9 +242,6 @@ _TO_INDEX = {True: np.inf, False: -np.inf}
 
 def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float]) -> Node:
     """The node of op ``name``; a Python number's dtype is weak. Errors as NumPy's."""
-    known = _known_floats(graph, name, operands)
-    if known is not None:
-        return known
     kinds = tuple([one.dtype if isinstance(one, Node) else type(one) for one in operands])
     weak = bool(graph.weak) and any(operand in graph.weak for operand in operands)
     if weak:
@@ -255,10 +252,6 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
     result = resolved[-1]
     if op == "int_pow" and result.kind == "i":
         _check_integer_exponent(operands[1])
-    if not weak and op not in _IDENTITIES:
-        known = _known_result(graph, op, operands, resolved)
-        if known is not None:
-            return known
     args: list[Node] = []
     array: NodeType | None = None
     is_aligned = op not in _IDENTITIES
@@ -283,76 +276,6 @@ def elementwise(graph: Graph, name: str, operands: Sequence[Node | int | float])
 
 
 _IDENTITIES = frozenset(name for name, op in ops.TABLE.items() if op.identity)
-
-
-def _is_of_floats(name: str) -> bool:
-    """Whether ``name`` is a function of float64 that NumPy computes as such."""
-    function = ops.TABLE[name].numpy
-    if not isinstance(function, np.ufunc) or name in _IDENTITIES:
-        return False
-    try:
-        resolved = resolve(name, (_FLOAT64,) * function.nin)
-    except TypeError:
-        return False
-    return resolved == (name, (_FLOAT64,) * (function.nin + 1))
-
-
-_FLOAT_UFUNCS: dict[str, Any] = {
-    name: op.numpy for name, op in ops.TABLE.items() if _is_of_floats(name)
-}
-
-
-_EXACT = 1 << 53
-"""An integer up to here has the same value as a float."""
-
-
-def _known_floats(graph: Graph, name: str, operands: Sequence[Any]) -> Node | None:
-    """The result if NumPy's function of the client's own float64 values is all there is to do.
-
-    A short cut before ``_known_result``, in a third of its time.
-    """
-    ufunc = _FLOAT_UFUNCS.get(name)
-    if ufunc is None:
-        return None
-    array: NodeType | None = None
-    values: list[Any] = []
-    for operand in operands:
-        if type(operand) is Node:
-            if operand.value is None or operand.dtype is not _FLOAT64 or not operand.on_client:
-                return None
-            if not operand.is_scalar:
-                if array is not None and array is not operand.type:
-                    return None
-                array = operand.type
-            values.append(operand.value)
-        elif type(operand) is float or (type(operand) is int and abs(operand) <= _EXACT):
-            values.append(operand)
-        else:
-            return None
-    found = quietly(ufunc, *values)
-    if array is None:
-        return graph.number(found)
-    found.setflags(write=False)
-    return graph.number(found, array)
-
-
-def _known_result(
-    graph: Graph, op: str, operands: Sequence[Any], dtypes: Sequence[np.dtype[Any]]
-) -> Node | None:
-    """The result if the client has all operands, of one shape but for numbers; else None."""
-    shape: Shape = ()
-    values: list[Any] = []
-    for operand, dtype in zip(operands, dtypes, strict=False):  # the last one is the result's
-        if isinstance(operand, Node):
-            value, own = operand.value, operand.type.shape
-            if value is None or not operand.on_client or (own and shape and own != shape):
-                return None
-            shape = shape or own
-            values.append(value if operand.dtype is dtype else cast(graph, operand, dtype).value)
-        else:
-            values.append(dtype.type(np.asarray(operand) if op == "where" else operand))
-    type = client_type(dtypes[-1], shape)
-    return graph.known(value_of(op, (), type, values), type)
 
 
 _COMPARISONS = frozenset(name for name, op in ops.TABLE.items() if op.compares)
@@ -419,5 +342,5 @@ def _clamp_out_of_range(nodes: list[Any], kinds: tuple[Any, ...]) -> tuple[list[
 def _check_integer_exponent(exponent: Any) -> None:
     """NumPy refuses negative exponents of integers; those of arrays were looked at before."""
     value = exponent.value if isinstance(exponent, Node) and exponent.op == "const" else exponent
-    if not isinstance(value, Node) and value < 0:
+    if not isinstance(value, Node) and np.any(value < 0):
         raise ValueError(NEGATIVE_POWER)

@@ -157,6 +157,12 @@ class Graph:
         """By node of a small array on the servers the client's copy of it, where there is one."""
         self.weak: set[Node] = set()
         """What stands for Python numbers, and takes the dtype of what it meets, as these do."""
+        self.client_limit = 0
+        """New arrays of at most so many elements are the client's."""
+
+    def keeps(self, shape: tuple[int, ...]) -> bool:
+        """Whether a new array of this shape is the client's."""
+        return 0 < prod(shape) <= self.client_limit
 
     def __len__(self) -> int:
         """Nodes alive whose value is not known."""

@@ -20,7 +20,7 @@ from distvec.array.core.operators import Arithmetic, as_array, elementwise
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import apply, full_like, zeros_like
 from distvec.array.indexing.getitem import get_item
-from distvec.array.manipulation.join import concatenate
+from distvec.array.manipulation.join import concatenate, row_index
 from distvec.array.reductions import any as any_of
 from distvec.array.transposed import supports_column_split
 from distvec.graph.build import check_dtype
@@ -113,7 +113,7 @@ def _inverse(order: Any, starts: Any) -> Any:
 
 def _counts(starts: Any) -> Any:
     """How far it is from each start to the next one."""
-    places = get_item(starts.session.arange(len(starts)), starts).materialized()
+    places = get_item(row_index(starts, len(starts)), starts).materialized()
     after = concatenate([get_item(places, slice(1, None)), np.array([len(starts)])])
     return after - places
 
@@ -154,7 +154,7 @@ def isin(
     compared with the element at its place among them: a sort, a search and a gather.
     """
     session = common_session(element, test_elements, "isin")
-    x = element.materialized() if isinstance(element, Arithmetic) else session.array(element)
+    x = element.materialized() if isinstance(element, Arithmetic) else session.put(element)
     tested = test_elements
     if not isinstance(tested, Arithmetic):
         tested = np.asarray(list(tested) if isinstance(tested, set) else tested)

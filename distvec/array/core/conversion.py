@@ -59,14 +59,11 @@ def persist(x: H) -> H:
 def buffer_of(x: Handle) -> Buffer:
     """Return the buffer that holds the elements; evaluate the array first if needed.
 
-    ``TypeError`` for a number or a small array, which are stored on the client. The buffer lives as
-    long as an array refers to it: take ``x.copy()`` if others can change ``x``.
+    A small array of the client moves to the servers; ``TypeError`` for a number. The buffer lives
+    as long as an array refers to it: take ``x.copy()`` if others can change ``x``.
     """
-    (node,) = x.session.compute(x)
+    (node,) = x.session.compute(x.move_to_servers())
     if not isinstance(node.value, Buffer):
-        what = f"this array of shape {x.shape} is stored on the client and has no buffer"
-        if x.ndim:
-            raise TypeError(f"{what}; put it on the servers: session.array(x).buffer")
         raise TypeError(
             "a rank-0 array is stored on the client and has no buffer; read it: x.item()"
         )

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,8 @@ from distvec.graph.build import check_dtype
 from distvec.graph.node import Graph, Node
 from distvec.runtime.evaluator import Evaluator
 from ps_backend.client import Client, hold_lock, hold_lock_if_handled
-from ps_backend.program.spaces import Space
+from ps_backend.program import ops
+from ps_backend.program.spaces import DenseSpace, Space
 from ps_backend.program.types import ArrayType, ClientType, NodeType
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
@@ -38,6 +39,10 @@ class SessionBase(Evaluator):
         """Its keyed spaces that somebody has, by number."""
 
     def array(self, values: Any, dtype: Any = None) -> Any:
+        """A copy of ``values``: on the servers, unless they are few."""
+        raise NotImplementedError
+
+    def put(self, values: Any, dtype: Any = None) -> Any:
         """A copy of ``values`` on the servers."""
         raise NotImplementedError
 
@@ -112,7 +117,8 @@ class Handle:
         """The expression this array stands for. Who reads it to make another array of it does so
         under the lock of ``session.holders``."""
         self._write_lock: threading.RLock | None = None
-        session.track(self)
+        if node.value is None or not node.on_client:  # else it is not to be computed, nor stored
+            session.track(self)
 
     def like(self, node: Node) -> Self:
         """Return another array of this session.
@@ -185,15 +191,32 @@ class Handle:
         Raises
         ------
         TypeError
-            If the array is stored on the client.
+            If the array is a scalar, which the client stores.
+
+        Notes
+        -----
+        An array that the client stores moves to the servers.
         """
         type = self.node.type
         if isinstance(type, ClientType):
-            raise TypeError(
-                f"this array of shape {type.shape} is stored on the client; copy it to the servers "
-                "first: session.array(x)"
-            )
+            type = self.move_to_servers().node.type
+        if isinstance(type, ClientType):
+            raise TypeError(f"this array of shape {type.shape} is stored on the client")
         return type
+
+    def move_to_servers(self) -> Self:
+        """Store the array on the servers from now on, if it is a small one of the client; lazy.
+
+        Returns
+        -------
+        DistArray
+            This array. A scalar stays on the client.
+        """
+        if self.ndim and self.node.on_client:
+            with self.write_lock, self.session.holders.lock:
+                node, graph = self.node, self.session.graph
+                self.rebind(build.put_on_servers(graph, node, DenseSpace(node.type.shape[0])))
+        return self
 
     @property
     def space(self) -> Space:
@@ -207,7 +230,7 @@ class Handle:
         Raises
         ------
         TypeError
-            If the array is stored on the client.
+            If the array is a scalar, which the client stores.
         """
         return self.type.space
 
@@ -354,7 +377,7 @@ class Handle:
         ValueError
             If the value does not broadcast to the shape of this array.
         """
-        if not np.can_cast(value.dtype, self.dtype, "same_kind"):
+        if value.dtype is not self.dtype and not np.can_cast(value.dtype, self.dtype, "same_kind"):
             raise TypeError(
                 f"Cannot cast {name} output from {value.dtype!r} to {self.dtype!r} with casting "
                 f"rule 'same_kind'; write x = x.astype({value.dtype.name!r}) first"
@@ -462,8 +485,8 @@ def make(
     with session.holders.lock:
         graph = session.graph
         args = tuple([node_of(graph, operand) for operand in operands])
-        if op.startswith("client."):
-            return like.like(build.on_client(graph, op, args, cast(ClientType, type), params))
+        if isinstance(type, ClientType) and (op in ops.TABLE or op.startswith("client.")):
+            return like.like(build.on_client(graph, op, args, type, params))
         return like.like(graph.make(op, args, type, params))
 
 

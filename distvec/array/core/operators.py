@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from distvec.array.core.handle import Handle, check_session, is_broadcastable
+from distvec.array.core.on_client import elementwise_of_known
 from distvec.array.core.shapes import filled
 from distvec.graph import build
 from distvec.graph.build import check_dtype
@@ -37,6 +38,10 @@ def elementwise(like: H, name: str, *operands: Any) -> H:
 
     Costs no message. Errors as NumPy's for the same operands.
     """
+    if not like._defers and like.node.on_client:
+        found = elementwise_of_known(like, name, operands)
+        if found is not None:
+            return found
     session = like.session
     if session.overdue:
         session.flush_overdue()
@@ -171,7 +176,7 @@ def upload_beside(like: Handle, name: str, operand: Any, *, rows: bool = False) 
         return operand
     check_dtype(values.dtype)
     like.session.upload_implicitly(values.nbytes, f"{name} with an array of the client")
-    array = like.session.array(values)
+    array = like.session.put(values)
     like.session.uploads.add(array.node)
     return array
 
@@ -209,7 +214,7 @@ def _in_place(name: str) -> Callable[[H, Any], H]:
 
     def operator(self: H, other: Any) -> H:
         if isinstance(other, Arithmetic) and other.is_split_by_columns:
-            other = self.session.array(other)
+            other = self.session.put(other)
         with self.write_lock:
             return _update(self, elementwise(self, name, self, other), name)
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import operator
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from distvec.array.core.handle import Handle, check_order, check_session, express
+from distvec.array.core.handle import Handle, check_order, check_session, express, host_array
 from distvec.diagnostics.profile import measured
 from distvec.graph import build
 from distvec.graph.build import check_dtype
+from distvec.graph.host_eval import cast_value
 from distvec.graph.node import MOST_COPIED, Graph, Node
 from distvec.runtime.evaluator import Evaluator
 from ps_backend.program.spaces import DenseSpace
-from ps_backend.program.types import ArrayType, array_type
+from ps_backend.program.types import ArrayType, array_type, client_type
 
 H = TypeVar("H", bound=Handle)
 
@@ -74,6 +77,19 @@ def put(session: Evaluator, values: Any, dtype: Any = None) -> Node:
     if host.size <= MOST_COPIED:
         session.graph.collected[leaf] = session.graph.client_value(host, host.dtype)
     return leaf
+
+
+def client_array(graph: Graph, values: npt.NDArray[Any]) -> Node:
+    """A copy of ``values`` that the client stores."""
+    type = client_type(values.dtype, values.shape)
+    return graph.known(cast_value(values, type), type)
+
+
+def iota(graph: Graph, shape: tuple[int, ...]) -> Node:
+    """The number of each element of a new array, counted in C order."""
+    if graph.keeps(shape):
+        return client_array(graph, np.arange(prod(shape)).reshape(shape))
+    return graph.make("iota", (), type_of(shape, np.dtype(np.int64)))
 
 
 def on_servers(x: H) -> H:
@@ -240,7 +256,7 @@ def numpy_broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """As ``broadcast_arrays``; NumPy's are put on the servers."""
     session = next(one.session for one in args if isinstance(one, Handle))
     return tuple(
-        broadcast_arrays(*(one if isinstance(one, Handle) else session.array(one) for one in args))
+        broadcast_arrays(*(one if isinstance(one, Handle) else session.put(one) for one in args))
     )
 
 
@@ -253,5 +269,7 @@ def numpy_full_like(
     kind = x.dtype if dtype is None else dtype
     if x.is_split_by_columns and shape is None:
         return full(x.table, x.table.shape, fill_value, kind).T
+    if x.node.on_client and shape is None and not isinstance(fill_value, Handle):
+        return host_array(x, np.full(x.shape, fill_value, check_dtype(kind)))
     extents = x.shape if shape is None else shape
     return full(x, extents, fill_value, kind)

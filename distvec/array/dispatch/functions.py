@@ -26,6 +26,7 @@ from distvec.array.collectives import counting, histogram, quantile, scan, searc
 from distvec.array.core import shapes, type_queries
 from distvec.array.core.handle import Handle
 from distvec.array.core.keywords import NOT_GIVEN, by_position, check_bound, store
+from distvec.array.core.on_client import function_of_known
 from distvec.array.linalg import decompositions, einsum
 from distvec.array.manipulation import (
     diagonals,
@@ -142,6 +143,8 @@ def _by_name(theirs: ModuleType, ours: dict[ModuleType, str]) -> dict[Any, Calla
     }
 
 
+_OTHER_RESULTS = frozenset((np.array_repr, np.empty_like, np.may_share_memory, np.shares_memory))
+"""Those whose results of values are not NumPy's."""
 _RUNNING = (np.cumulative_sum, np.cumulative_prod)
 """Those that write into ``out=`` of just their shape, whatever its dtype loses."""
 
@@ -153,6 +156,10 @@ def function(
     ours = counterparts().get(func) or _creation_function(func, like)
     if ours is None:
         raise TypeError(error_hints.missing_function(func))
+    if func not in _OTHER_RESULTS:
+        known = function_of_known(like, func, args, kwargs)
+        if known is not None:
+            return known
     out = kwargs.pop("out", None)
     given = {key: value for key, value in kwargs.items() if value is not NOT_GIVEN}
     if given:

@@ -6,7 +6,7 @@ With ``ufunc.at`` repeated indices count each time, which ``x[indices] += values
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -160,6 +160,11 @@ _FREE_KEYWORDS = {"casting": "same_kind", "order": "K", "subok": True}
 
 def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the result of ``__array_ufunc__``; ``TypeError`` if no op is the ufunc."""
+    if method == "__call__" and not kwargs and (name := _op_of(function)) is not None:
+        try:
+            return elementwise(array_among(name, inputs), name, *inputs)
+        except Deferred:
+            return NotImplemented
     if _changes_client_array(method, inputs, kwargs):
         return getattr(function, method)(
             *map(_value_of, inputs), **{key: _value_of(one) for key, one in kwargs.items()}
@@ -201,6 +206,12 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
     if function in _PRODUCTS and function is not np.vecdot:
         return store(out, result, function.__name__, "same_kind")
     return store(out, result, function.__name__)
+
+
+@lru_cache(maxsize=512)
+def _op_of(function: Any) -> str | None:
+    """The op that a call of the ufunc is, if it is one and nothing else."""
+    return None if function in _PRODUCTS or function in ops.PARTS else ops.name_of(function)
 
 
 def _changes_client_array(method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.array.core.handle import Handle, check_session, express, make
+from distvec.array.core.on_client import item_of_known
 from distvec.array.core.operators import A, Arithmetic
 from distvec.array.core.shapes import broadcast_to, reshape
 from distvec.array.indexing.parse_key import (
@@ -79,7 +80,7 @@ def take_rows(x: A, indices: npt.NDArray[np.int64]) -> A:
     Few of them come to the client with the next answer; more become an array on the servers.
     """
     if len(indices) > FEW:
-        result: A = gather(x, x.session.array(indices))
+        result: A = gather(x, x.session.put(indices))
         return result
     return make(x, "take", (x, indices), client_type(x.dtype, (len(indices), *x.shape[1:])))
 
@@ -113,8 +114,8 @@ def flat_places(x: Arithmetic, rows: Any, columns: Any) -> Any:
 
 def _of_axis(x: Arithmetic, indices: Any, shape: tuple[int, ...], axis: int) -> Any:
     """Indices of an axis of ``x`` in a vector on the servers, counted from 0."""
-    there = x.session.array(indices).astype(np.int64)
-    flat = x.session.array(reshape(broadcast_to(there, shape), (prod(shape),))).materialized()
+    there = x.session.put(indices).astype(np.int64)
+    flat = x.session.put(reshape(broadcast_to(there, shape), (prod(shape),))).materialized()
     return make(flat, "along_axis", (flat,), flat.type, (axis, x.shape[axis]))
 
 
@@ -188,9 +189,10 @@ def get_item(x: Arithmetic, key: Any) -> Any:
     """Return ``x[key]``; lazy. A mask gives a selection, which is not compacted yet."""
     if x.is_split_by_columns:
         return x[key]  # type: ignore[index]
-    if x.node.on_client and x.node.value is not None and _is_basic(key):
-        found = index_on_host(x, key)
-        return found if found.node.is_scalar else x.session.readonly_slice(found)
+    found = item_of_known(x, key)
+    if found is not None:
+        is_slice = found.ndim and not isinstance(key, Handle | np.ndarray)
+        return x.session.readonly_slice(found) if is_slice else found
     if names_all(x, key):
         return x
     if is_one_truth(key):
@@ -206,16 +208,6 @@ def get_item(x: Arithmetic, key: Any) -> Any:
     )
 
 
-def _is_basic(key: Any) -> bool:
-    """Whether a key is made of integers and slices alone: NumPy's errors are ours, too."""
-    if type(key) is tuple:
-        return all(type(one) in _BASIC for one in key)
-    return type(key) in _BASIC
-
-
-_BASIC = (int, slice)
-
-
 def parts_of(x: Arithmetic, key: Any) -> list[Part]:
     """Return the part of ``key`` for each axis; a mask on the client if ``x`` is there."""
     parts = parse(x.shape, _masks_as_they_are(x, key))
@@ -223,7 +215,7 @@ def parts_of(x: Arithmetic, key: Any) -> list[Part]:
         return parts
     first = parts[0]
     if isinstance(first, Mask) and isinstance(first.mask, Handle) and first.mask.node.on_client:
-        parts[0] = Mask(x.session.array(first.mask))
+        parts[0] = Mask(x.session.put(first.mask))
     return parts
 
 
@@ -299,7 +291,7 @@ def _is_known_here(part: Part) -> bool:
 
 def _places(x: Arithmetic, part: Mask) -> Any:
     """The indices of the rows that a mask names, as a vector on the servers."""
-    mask: Any = part.mask if isinstance(part.mask, Handle) else x.session.array(part.mask)
+    mask: Any = part.mask if isinstance(part.mask, Handle) else x.session.put(part.mask)
     places: Any = np.flatnonzero(mask)
     return places.materialized()
 
@@ -352,7 +344,7 @@ def _rows(x: Arithmetic, part: Any) -> Any:
     if isinstance(part, Slice):
         return slice_rows(x, part)
     if isinstance(part, Mask):
-        mask = part.mask if isinstance(part.mask, Handle) else x.session.array(part.mask)
+        mask = part.mask if isinstance(part.mask, Handle) else x.session.put(part.mask)
         check_session(x.session, mask, "a mask")
         return x.session.select(x, mask)
     indices = part.indices

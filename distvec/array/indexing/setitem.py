@@ -22,6 +22,7 @@ from distvec.array.core.handle import (
     host_array,
     make,
 )
+from distvec.array.core.on_client import set_known
 from distvec.array.core.operators import Arithmetic, elementwise
 from distvec.array.core.shapes import broadcast_to, full, reshape, reshape_any
 from distvec.array.indexing import compress, getitem
@@ -40,7 +41,7 @@ Shape = tuple[int, ...]
 def given_as(x: Arithmetic, value: Any) -> Any:
     """``value`` as an array of the session of ``x``, in its dtype; errors as NumPy's."""
     given = _number_or_array(x, value)
-    return x.session.array(given) if isinstance(given, np.ndarray) else given
+    return x.session.put(given) if isinstance(given, np.ndarray) else given
 
 
 def _rank(value: Any) -> int:
@@ -64,6 +65,8 @@ def set_item(x: Arithmetic, key: Any, value: Any) -> None:
     Lazy. Later operations on the new value are fused with the assignment.
     """
     check_not_slice(x)
+    if set_known(x, key, value):
+        return
     while _rank(value) > x.ndim and np.shape(value)[0] == 1:  # as NumPy, which leaves them out
         rest = np.shape(value)[1:]
         value = reshape_any(value, rest)
@@ -284,12 +287,12 @@ def _operand(x: Arithmetic, new: Any) -> Any:
 
 def _on_servers(x: Arithmetic, new: Any) -> Any:
     if isinstance(new, np.ndarray) or new.node.on_client:
-        return x.session.array(new if isinstance(new, np.ndarray) else new.numpy())
+        return x.session.put(new if isinstance(new, np.ndarray) else new.numpy())
     return new
 
 
 def _where(x: Arithmetic, rows: Mask, new: Any) -> Any:
-    mask: Any = rows.mask if isinstance(rows.mask, Handle) else x.session.array(rows.mask)
+    mask: Any = rows.mask if isinstance(rows.mask, Handle) else x.session.put(rows.mask)
     check_session(x.session, mask, "a mask")
     is_flat = mask.ndim == x.ndim
     if isinstance(new, Arithmetic) and new.selects:
@@ -321,7 +324,7 @@ def _put_rows(x: Arithmetic, indices: Any, new: Any) -> Any:
     if isinstance(indices, Arithmetic):
         return x.session.scatter(x, indices, new)
     if indices.size > _MOST_PLACED:
-        return x.session.scatter(x, x.session.array(indices), new)
+        return x.session.scatter(x, x.session.put(indices), new)
     shape, flat = (*indices.shape, *x.shape[1:]), (indices.size, *x.shape[1:])
     if isinstance(new, np.ndarray):
         new = np.ascontiguousarray(np.broadcast_to(new, shape)).reshape(flat)

@@ -34,7 +34,7 @@ from distvec.array.core.keywords import NOT_GIVEN
 from distvec.array.core.operators import A, Arithmetic
 from distvec.array.core.shapes import reshape
 from distvec.array.elementwise import evaluate
-from distvec.array.manipulation.join import column_stack
+from distvec.array.manipulation.join import column_stack, row_index
 from distvec.array.transposed import transpose
 from distvec.graph import build, host_eval
 from distvec.graph.build import check_dtype
@@ -217,7 +217,7 @@ def _qr_of_wide(table: Any, mode: str) -> Any:
     x = as_float_table(table, "qr")
     k = x.shape[1]
     q = apply_on_host(np.linalg.qr, [transpose(x[:k])]).Q
-    below = x.session.arange(len(x)).reshape(-1, 1) < np.arange(k)
+    below = row_index(x, len(x)).reshape(-1, 1) < np.arange(k)
     r = transpose(elementwise.where(below, 0.0, x @ q))
     return r if mode == "r" else QRResult(q, r)
 

@@ -60,8 +60,10 @@ def rule_of(node: Node) -> Rule:
     elif found is None:
         found = _RULES.get(node.op)
     if found is None:
+        is_on_client = node.op.startswith("client.")
+        instead = "store the array on the servers, x.move_to_servers(), " if is_on_client else ""
         raise NotDifferentiable(
-            f"{_NAMES.get(name, name)} has no derivative here{why_not(name)}; write the function "
-            f"with others, or give the gradient yourself: return (value, gradient)"
+            f"{_NAMES.get(name, name)} has no derivative here{why_not(name)}; {instead}write the "
+            f"function with others, or give the gradient yourself: return (value, gradient)"
         )
     return found

@@ -54,8 +54,13 @@ def _put_adjoint(step: Step, number: int) -> Adjoint:
     if number == 0:
         zero = step.constant(np.zeros((), x.dtype))
         return step.on_client("client.put", [whole, zero], x.type.shape, step.params)
-    shape = _places(step, x.type.shape).shape
-    named = step.on_client("client.item", [whole], shape, step.params)
+    places = _places(step, x.type.shape)
+    named = step.on_client("client.item", [whole], places.shape, step.params)
+    _, stays = np.unique(np.ravel(places)[::-1], return_index=True)
+    if len(stays) < places.size:  # of values given to the same element, the last one
+        is_last = np.zeros(places.size, bool)
+        is_last[places.size - 1 - stays] = True
+        named = np.where(is_last.reshape(places.shape), named, 0)
     return shrunk(Step(step.like, named.node, named), named, given)
 
 

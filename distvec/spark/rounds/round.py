@@ -21,7 +21,6 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from distvec import DistArray
 from distvec.array.core.handle import Handle, lock_in_order
-from distvec.array.core.shapes import on_servers
 from distvec.diagnostics.profile import measured
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
@@ -226,9 +225,7 @@ def check_arrays(ps: TaskSession, arrays: Sequence[DistArray]) -> None:
         if array.ndim == 0:
             raise TypeError("tasks share vectors and tables; for a number use a vector of length 1")
     for array in arrays:
-        if array.node.on_client:
-            with array.write_lock:
-                array.rebind(on_servers(array).node)
+        array.move_to_servers()
 
 
 def check_keyed(ps: TaskSession, array: KeyedArray) -> None:

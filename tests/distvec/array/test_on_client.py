@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import distvec as dv
+import optim
 from benchmarks.algorithms import ALGORITHMS
 from benchmarks.textbook import arrays, difference_of, evaluated
 from distvec.session import Session
@@ -123,4 +124,88 @@ def test_refused(ps):
     with pytest.raises(TypeError, match="not supported"):
         ps.array(np.array([1j]), on_client=True)
     with pytest.raises(TypeError, match="stored on the client"):
-        _ = ps.array([1.0], on_client=True).space
+        _ = ps.array(1.0, on_client=True).space
+    with pytest.raises(ValueError, match="between 0 and 4194304"):
+        ps.client_limit = -1
+    with pytest.raises(TypeError):
+        ps.client_limit = 1.5
+
+
+@pytest.fixture
+def small(ps):
+    """The session, with new arrays of at most 12 elements on the client."""
+    ps.client_limit = 12
+    yield ps
+    ps.client_limit = 0
+
+
+CREATORS = {
+    "array": lambda ps: ps.array(np.arange(12.0).reshape(3, 4)),
+    "list": lambda ps: ps.array([1, 2, 3]),
+    "copy": lambda ps: ps.array(ps.ones(3)),
+    "zeros": lambda ps: ps.zeros((2, 3)),
+    "ones": lambda ps: ps.ones(4, dtype=bool),
+    "full": lambda ps: ps.full(4, 2, dtype="float32"),
+    "empty": lambda ps: ps.empty(4),
+    "eye": lambda ps: ps.eye(3),
+    "arange": lambda ps: ps.arange(2, 12, 3),
+    "linspace": lambda ps: ps.linspace(0, 1, 5),
+    "geomspace": lambda ps: ps.geomspace(1, 16, 5),
+    "normal": lambda ps: ps.random.normal(size=(3, 4), seed=1),
+    "integers": lambda ps: ps.random.integers(0, 9, size=5, seed=1),
+    "exponential": lambda ps: ps.random.exponential(2.0, size=5, seed=1),
+    "permutation": lambda ps: ps.random.permutation(8, seed=1),
+    "asarray": lambda ps: ps.namespace.asarray([1.0, 2.0]),
+    "zeros_like": lambda ps: np.zeros_like(ps.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", CREATORS)
+def test_few_new_elements_are_the_clients_with_the_bits_of_servers(small, name):
+    small.counters.reset()
+    found = CREATORS[name](small)
+    assert found.node.on_client and small.counters.messages == 0
+    small.client_limit = 0
+    there = CREATORS[name](small)
+    assert not there.node.on_client and found.dtype == there.dtype
+    np.testing.assert_array_equal(found.numpy(), there.numpy(), strict=True)
+
+
+def test_more_elements_are_on_the_servers(small):
+    for create in (small.zeros, small.arange, lambda n: small.array(np.ones(n))):
+        assert create(12).node.on_client and not create(13).node.on_client
+    assert not small.zeros(0).node.on_client
+    assert not small.array([1.0], on_client=False).node.on_client
+    assert not small.space(3).zeros(3).node.on_client
+
+
+@pytest.mark.parametrize("name", ["conjugate gradients", "k means", "newton logistic", "svrg"])
+def test_algorithms_whose_arrays_are_below_and_above_the_limit(small, name):
+    algorithm = ALGORITHMS[name]
+    data = algorithm.data(1000)
+    for limit in (50, 100, 1000):
+        small.client_limit = limit
+        moved = {k: v if k in algorithm.on_client else small.array(v) for k, v in data.items()}
+        found = evaluated(partial(algorithm.run, **moved, steps=2))
+        assert difference_of(found, arrays(algorithm.run(**data, steps=2))) < 1e-12
+
+
+def test_an_array_moves_where_it_is_needed(small):
+    x, y = small.arange(3.0), small.ones(3)
+    there = small.array([1.0, 2.0, 3.0], on_client=False)
+    np.testing.assert_array_equal((x + there).numpy(), [1, 3, 5])
+    assert x.node.on_client
+    assert x.space == there.space and not x.node.on_client
+    np.testing.assert_array_equal((x + y).numpy(), [1, 2, 3])
+    y.push([0, 0, 2], np.ones(3))
+    np.testing.assert_array_equal(y.numpy(), [3, 1, 2])
+    assert small.client.read(y.buffer.id, y.type).tolist() == [3, 1, 2]
+
+
+def test_a_minimizer_sends_no_request(small):
+    small.client_limit = 100
+    x = small.zeros(50)
+    small.counters.reset()
+    found = optim.minimize(lambda x: (((x - 3) ** 2).sum(), 2 * (x - 3)), x, method="L-BFGS")
+    assert small.counters.messages == 0
+    np.testing.assert_allclose(found.x.numpy(), 3.0)

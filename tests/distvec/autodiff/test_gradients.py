@@ -194,3 +194,16 @@ def test_a_client_computes_its_copies_with_the_bits_of_servers(ps: dv.Session) -
     float(total)
     assert ps.counters.messages == 1
     assert copy.value.tobytes() == y.numpy().tobytes()
+
+
+@pytest.mark.parametrize("on_client", [False, True])
+def test_of_values_assigned_to_the_same_element_the_last_one_counts(
+    ps: dv.Session, on_client: bool
+) -> None:
+    def function(x: Any) -> Any:
+        y = np.zeros_like(x)
+        y[[1, 3, 1]] = x[:3]
+        return (y**2).sum()
+
+    x = ps.array(np.arange(1.0, 6.0), on_client=on_client)
+    assert dv.grad(function)(x).numpy().tolist() == [0.0, 4.0, 6.0, 0.0, 0.0]
