@@ -160,15 +160,16 @@ def _matmul(x: Any, y: Any) -> Any:
     kind = type(x)
     if kind is type(y) and isinstance(x, Arithmetic) and not x._defers and x.session is y.session:
         session = x.session
+        a, b = x.node, y.node
+        if a.on_client and b.on_client:
+            known = _known_product(session.graph, a, b)
+            if known is not None:
+                return x.like(known)
         with session.holders.lock:  # inner products of aligned vectors come most often
             a, b = x.node, y.node
             type_ = a.type
             if type_ is b.type and a.dtype is _FLOAT and len(type_.shape) == 1 and not a.on_client:
                 return x.like(session.graph.inner(a, b))
-            if a.on_client and b.on_client:
-                known = _known_product(session.graph, a, b)
-                if known is not None:
-                    return x.like(known)
     like = x if isinstance(x, Handle) else y
     if not like._defers and like.node.on_client:
         known = function_of_known(like, np.matmul, (x, y), {})
@@ -199,7 +200,7 @@ def _known_product(graph: Graph, a: Node, b: Node) -> Node | None:
 def matmul_operator(x: Any, y: Any) -> Any:
     """Return ``x @ y``, or NotImplemented if the class of ``y`` defines the product."""
     try:
-        return matmul(x, y)
+        return _matmul(x, y)
     except Deferred:
         return NotImplemented
 

@@ -76,6 +76,7 @@ class Node:
         key: Any = None,
         params: tuple[Any, ...] = (),
         serial: int = 0,
+        value: Any = None,
     ) -> None:
         self.op = op
         self.args = args
@@ -87,7 +88,7 @@ class Node:
         self.on_client = type.on_client
         """Whether the client keeps the value, a number or a small array; else servers do."""
         self.key = key
-        self.value: Any = None
+        self.value = value
         """A NumPy scalar or array if it is ``on_client``, else a ``Buffer``, once known."""
         self.origin: Any = None
         """The plan that computed the value, for ``explain``."""
@@ -239,9 +240,7 @@ class Graph:
 
     def number(self, value: Any, type: NodeType = _FLOAT) -> Node:
         """A constant that is not looked up among the others: quicker for one use."""
-        node = Node("const", (), type)
-        node.value = value
-        return node
+        return Node("const", (), type, value=value)
 
     @property
     def newest(self) -> int:

@@ -6,6 +6,7 @@ What it does not know, and every error, it leaves to that one, by None.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
@@ -14,7 +15,7 @@ import numpy as np
 
 from distvec.array.core.handle import Handle
 from distvec.graph.build import Operand, resolve
-from distvec.graph.host_eval import quietly, tuple_like
+from distvec.graph.host_eval import QUIET, quietly, tuple_like
 from ps_backend.program import ops
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import DTYPES, NodeType, client_type
@@ -60,8 +61,10 @@ def elementwise_of_known(like: H, name: str, operands: Sequence[Any]) -> H | Non
     function = _plain_function(name, tuple(kinds))
     if function is None:
         return None
+    if array is None:  # numbers: Python's operators of them take a tenth of the time
+        function = _OPERATORS.get(name, function)
     try:
-        found = quietly(function, *values)
+        found = QUIET.copy().run(function, *values)
     except ValueError:  # the general way has our words for it
         return None
     if array is None or found.dtype is not array.dtype or found.shape != array.shape:
@@ -73,6 +76,15 @@ def elementwise_of_known(like: H, name: str, operands: Sequence[Any]) -> H | Non
     if array.shape:
         found.setflags(False)
     return like.like(graph.number(found, array))
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "negative": operator.neg,
+}
 
 
 @lru_cache(maxsize=4096)
