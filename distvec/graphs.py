@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from distvec.losses import neighbours
-from distvec.losses.neighbours import H_INDEX, LEAST, MODE, NEAREST, SUM, Edges, sort_edges
+from distvec.losses import graph_steps
+from distvec.losses.graph_steps import H_INDEX, LEAST, MODE, NEAREST, SUM, Edges, sort_edges
 from distvec.losses.rows import Floats, Ints
 from distvec.session import Session
 from optim.core.run import progress_bar
@@ -496,16 +496,16 @@ class Graph(GraphAlgorithms[VertexValues]):
             host = np.asarray(values)
             if not edges.rows.size:
                 return self._array(np.zeros_like(host))
-            return self._array(self._at_all(edges.rows, neighbours.combine(kind, matrix, host)))
+            return self._array(self._at_all(edges.rows, graph_steps.combine(kind, matrix, host)))
 
         return step
 
     def _triangles(self) -> Array:
         lengths, edges = self._lengths(MUTUAL), self._mutual
-        upward = neighbours.orient(edges, lengths[edges.columns], lengths[edges.rows])
+        upward = graph_steps.orient(edges, lengths[edges.columns], lengths[edges.rows])
         starts = np.append(0, np.cumsum(self._at_all(edges.rows, np.diff(upward.starts))))
         counts = np.zeros(self._size, np.int64)
-        neighbours.add_triangles(
+        graph_steps.add_triangles(
             upward.rows,
             upward.starts,
             upward.columns,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,7 +15,6 @@ Keys = npt.NDArray[np.uint64]
 
 # Of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def row_hashes(matrix: Matrix, features: Ints) -> Keys:
@@ -42,11 +43,8 @@ def uniform(keys: Keys) -> Floats:
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def mix(numbers: Keys) -> Keys:
-    """A bijection in which each bit of a number depends on all."""
-    numbers = numbers.copy()
-    for shift, factor in _FACTORS:
-        numbers ^= numbers >> np.uint64(shift)
-        numbers *= np.uint64(factor)
-    numbers ^= numbers >> np.uint64(31)
-    return numbers
+def mix(numbers: Any) -> Any:
+    """A bijection of uint64 in which each bit depends on all."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))

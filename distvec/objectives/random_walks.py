@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from distvec.losses.compiled import njit
+from distvec.losses.row_hashes import mix
 from distvec.losses.rows import Floats, Ints
 
 Nodes = npt.NDArray[np.int32]
@@ -57,12 +58,7 @@ class Neighbours(NamedTuple):
         return walks
 
 
-@njit(cache=True, nogil=True)
-def _mixed(state: Any) -> Any:
-    """The finaliser of the splitmix64 generator (G. Steele, D. Lea, C. Flood, 2014)."""
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
+_mixed = njit(cache=True, nogil=True)(mix)
 
 
 @njit(cache=True, nogil=True)

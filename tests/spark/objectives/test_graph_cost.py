@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from distvec.losses.neighbours import LEAST, SUM, NeighbourStep, combine
+from distvec.losses.graph_steps import LEAST, SUM, NeighbourStep, combine
 from distvec.losses.rows import Rows
 from distvec.spark.data.blocks import Block, save
 from distvec.spark.data.build import Descriptor
