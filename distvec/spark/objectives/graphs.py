@@ -163,7 +163,7 @@ class GraphJobs:
             self._standing.pop().close()
 
     def stepper(self, side: str, kind: str) -> Callable[[DistArray], DistArray]:
-        """Combine the values of graph_steps. Costs a request per server, and two of each task."""
+        """Combine the values of neighbours. Costs a request per server, and two of each task."""
         rows = self._blocks.side(side)
         if rows is None:
             return lambda values: values * 0
@@ -173,7 +173,7 @@ class GraphJobs:
         return lambda values: evaluator.advance((values,), values.type)
 
     def degrees(self, side: str) -> DistArray:
-        """The number of graph_steps. One Spark job."""
+        """The number of neighbours. One Spark job."""
         rows = self._blocks.side(side)
         return self._zeros() if rows is None else self._sum(rows, _push_degrees)
 
