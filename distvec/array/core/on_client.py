@@ -1,7 +1,7 @@
 """Operations on values that the client has: NumPy's functions of them, at once.
 
 The short way of small arrays and numbers, before the general one, which makes nodes of operations.
-What it does not know, and every error, it leaves to that one, by None.
+It leaves to that one, by None, the operations that it does not know, and every error.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def elementwise_of_known(like: H, name: str, operands: Sequence[Any]) -> H | Non
             found = found[()]  # where returns an array of rank 0
         array = client_type(found.dtype, found.shape)
     if array.shape:
+        found = found if found.flags.c_contiguous else np.ascontiguousarray(found)
         found.setflags(False)
     return like.like(graph.number(found, array))
 
@@ -152,7 +153,7 @@ _BASIC = frozenset((int, slice))
 def set_known(x: Handle, key: Any, value: Any) -> bool:
     """Set ``x[key] = value`` of values, for integers and slices; whether that is done."""
     cls, node = type(key), x.node
-    if node.value is None or not node.on_client or node.is_scalar:
+    if x._defers or node.value is None or not node.on_client or node.is_scalar:
         return False
     if cls not in _BASIC and not (cls is tuple and all(type(one) in _BASIC for one in key)):
         return False
