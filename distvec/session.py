@@ -164,7 +164,7 @@ class Session(SessionBase):
     def client_limit(self) -> int:
         """Limit on the elements of a new array that is stored on the client.
 
-        Set it where vectors are short. Functions that create arrays, such as ``ps.array``,
+        Set it for programs on short vectors. Functions that create arrays, such as ``ps.array``,
         ``ps.zeros`` and ``ps.random.normal``, then store arrays of at most so many elements on the
         client. NumPy computes operations of these arrays immediately, without a request. The
         servers get a copy when a task, a keyed space or an array on the servers needs it.
@@ -244,9 +244,9 @@ class Session(SessionBase):
         """
         if on_client is None:
             on_client = self.client_limit > 0 and self.graph.keeps(np.shape(values))
-        return self._keep(values, dtype) if on_client else self.put(values, dtype)
+        return self._keep(values, dtype) if on_client else self._put(values, dtype)
 
-    def put(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> DistArray:
+    def _put(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> DistArray:
         """``array(values, dtype, on_client=False)``."""
         if not isinstance(values, DistArray):
             return DistArray(self, put(self, values, dtype))

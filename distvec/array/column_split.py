@@ -144,7 +144,7 @@ class Transposed(DistArray):
             return self
         added = transpose_operand(check_addable(self, None, values))
         if np.ndim(added) and len(added) == len(self.table):
-            added = self.session.put(added)
+            added = self.session._put(added)
         self.table += added
         return self
 
@@ -225,7 +225,7 @@ class RowSplit:
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any:
         """Copy values to the servers; eager, one request per server."""
         self._check(np.shape(values))
-        return self.session.put(values, dtype)
+        return self.session._put(values, dtype)
 
     def full(
         self, shape: int | tuple[int, ...], fill_value: float, dtype: npt.DTypeLike | None = None
@@ -277,7 +277,7 @@ class ColumnSplit(RowSplit):
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Any:
         """Copy values to the servers; eager, one request per server."""
         self._check(np.shape(values))
-        return transpose(self.session.put(transpose_operand(values), dtype))
+        return transpose(self.session._put(transpose_operand(values), dtype))
 
     def _check(self, shape: Any) -> tuple[int, ...]:
         extents = super()._check(shape)

@@ -613,7 +613,7 @@ def put_operands(name: str, *operands: Any) -> list[Any]:
     like = array_among(name, operands)
 
     def put(given: npt.NDArray[Any]) -> Any:
-        return given if given.ndim < like.ndim else like.session.put(given)
+        return given if given.ndim < like.ndim else like.session._put(given)
 
     return [
         put(np.asarray(one)) if isinstance(one, np.ndarray | list | tuple) else one

@@ -61,7 +61,7 @@ def _without_zeros(p: Any) -> Any:
     if len(trimmed):
         return trimmed
     zero = np.zeros(1, p.dtype)
-    return p.session.put(zero) if isinstance(p, Arithmetic) else zero
+    return p.session._put(zero) if isinstance(p, Arithmetic) else zero
 
 
 def polyder(p: Any, m: int = 1) -> Any:
@@ -90,7 +90,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 def _align_powers(p: Any, powers: Any) -> Any:
     """The powers where the coefficients are."""
-    return powers if p.node.on_client else p.session.put(powers)
+    return powers if p.node.on_client else p.session._put(powers)
 
 
 def _of_one_length(name: str, *given: Any) -> list[Any]:
@@ -167,7 +167,7 @@ def _check_degree(x: Any, y: Any, deg: float) -> int:
 def _floats(like: Any, given: Any) -> Any:
     """``given`` on the servers, as floats."""
     on_servers = isinstance(given, Arithmetic) and not given.node.on_client
-    return (given if on_servers else like.session.put(given)) + 0.0
+    return (given if on_servers else like.session._put(given)) + 0.0
 
 
 def _covariance(columns: Any, scale: Any, residuals: Any, freedom: int, cov: Any) -> Any:

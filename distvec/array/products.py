@@ -598,5 +598,5 @@ def row_dot(x: A, i: npt.ArrayLike, y: A, j: npt.ArrayLike) -> A:
             f"row_dot: i and j must have the same length, got {len(rows)} and {len(others)}"
         )
     if not len(rows):
-        return x.session.put(np.empty(0, np.result_type(x.dtype, y.dtype)))  # type: ignore[no-any-return]
+        return x.session._put(np.empty(0, np.result_type(x.dtype, y.dtype)))  # type: ignore[no-any-return]
     return np.vecdot(x[rows], y[others])  # type: ignore[index, no-any-return]

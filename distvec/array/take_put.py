@@ -65,7 +65,7 @@ def flatnonzero(x: Any) -> Any:
     array_among("flatnonzero", (x,))
     if x.node.on_client:
         is_table = x.ndim == 2 and x.size  # without columns it stays with the client
-        x = x.session.put(x if is_table else reshape(x, (x.size,)))
+        x = x.session._put(x if is_table else reshape(x, (x.size,)))
     places = make(x, "iota", (), x.type.of(np.dtype(np.int64)))
     return get_item(places, _truth(x))
 
@@ -135,7 +135,7 @@ def putmask(x: Any, mask: Any, values: Any) -> None:
     """``values`` where ``mask`` is not zero, each at its own place: ``numpy.putmask``."""
     array_among("putmask", (x,))
     is_whole = type(values) is int and x.dtype.kind in "iu"
-    given = x.session.put(values, x.dtype) if is_whole else _as_array_of(x, values)
+    given = x.session._put(values, x.dtype) if is_whole else _as_array_of(x, values)
     if hasattr(values, "dtype"):
         check_cast(given.dtype, x.dtype, "safe", f"write values.astype({x.dtype.name!r})")
     if given.shape not in ((), (1,), x.shape):
@@ -160,7 +160,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         )
     # Only the kind of a Python number counts, and an integer takes the dtype of the target.
     is_whole = type(src) is int and dst.dtype.kind in "iuf"
-    source = dst.session.put(src, dst.dtype) if is_whole else _as_array_of(dst, src)
+    source = dst.session._put(src, dst.dtype) if is_whole else _as_array_of(dst, src)
     check_cast(source.dtype, dst.dtype, casting, f"write src.astype({dst.dtype.name!r})")
     if np.isscalar(where) or isinstance(where, np.generic):
         if where:
@@ -180,7 +180,7 @@ def _set_where(x: Any, mask: Any, values: Any) -> None:
 
 def _as_array_of(x: Any, operand: Any) -> Any:
     """``operand`` as an array of the session of ``x``."""
-    return operand if isinstance(operand, Arithmetic) else x.session.put(operand)
+    return operand if isinstance(operand, Arithmetic) else x.session._put(operand)
 
 
 def _truth(x: Any) -> Any:
@@ -408,7 +408,7 @@ def _align(arr: Any, indices: Any, axis: int | None) -> tuple[Any, Any, int]:
 
 def _of_rows(x: Any, rows: int) -> Any:
     """``x`` on the servers, with one row repeated to ``rows``."""
-    return broadcast_to(x.session.put(x) if x.node.on_client else x, (rows, x.shape[1]))
+    return broadcast_to(x.session._put(x) if x.node.on_client else x, (rows, x.shape[1]))
 
 
 def _columns(x: Any, count: int | None = None) -> list[Any]:

@@ -221,7 +221,7 @@ def _on_servers(
             shape_of(one.stored_shape)  # raises for more than two axes
             rest[one.name] = session.new_buffer(type_of(one.stored_shape, dtype_of(one.dtype)))
         else:
-            made[one.name] = session.put(_numpy(place, one, bar))
+            made[one.name] = session._put(_numpy(place, one, bar))
     arrays = {one.name: one for one in chosen}
     nbytes = sum(arrays[name].nbytes for name in rest)
     if nbytes > _STEP_BYTES or any(arrays[name].unsummed for name in rest):

@@ -76,7 +76,7 @@ def freeze(
     """
     kinds = [ValueType("int64") if one is None else one.type for one in arrays]
     if not layout.length:
-        return [session.put(np.zeros((0, *kind.row), kind.dtype)) for kind in kinds]
+        return [session._put(np.zeros((0, *kind.row), kind.dtype)) for kind in kinds]
     sources = [KEYS if one is None else one.number for one in arrays]
     types = [array_type(layout.held, kind.dtype, kind.row) for kind in kinds]
     buffers = [session.new_buffer(type) for type in types]

@@ -139,7 +139,7 @@ def _values(x: Arithmetic, indices: Any, values: Any, shape: tuple[int, ...]) ->
     if len(given) <= len(row):
         return _of_all(x, values, given)
     if not isinstance(values, Arithmetic):
-        values = x.session.put(np.broadcast_to(values, shape))
+        values = x.session._put(np.broadcast_to(values, shape))
     elif values.node.on_client:
         values = on_servers(broadcast_to(values, shape))
     check_session(x.session, values, "values")
@@ -171,7 +171,7 @@ def common_session(first: Any, second: Any, name: str) -> Any:
 
 def as_vector(session: SessionBase, x: Any) -> Any:
     """All elements of ``x``, on the servers, one after the other."""
-    found = x.materialized() if isinstance(x, Arithmetic) else session.put(x)
+    found = x.materialized() if isinstance(x, Arithmetic) else session._put(x)
     if found.ndim != 1:
         found = reshape(found, (found.size,))
-    return session.put(found) if found.node.on_client else found
+    return session._put(found) if found.node.on_client else found

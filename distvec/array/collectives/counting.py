@@ -57,7 +57,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
         raise ValueError("'minlength' must not be negative")
     length = least if _are_below(numbers, least) else max(least, _length(numbers))
     if numbers.size == 0:
-        return session.put(np.zeros(length, np.int64))  # with weights, too
+        return session._put(np.zeros(length, np.int64))  # with weights, too
     return counts_below(length, numbers, weight)
 
 

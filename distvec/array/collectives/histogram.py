@@ -257,7 +257,7 @@ def histogram2d(
 def _columns(sample: Any) -> list[Any]:
     if isinstance(sample, list | tuple):
         like = array_among("histogramdd", tuple(sample))
-        given = [one if isinstance(one, Arithmetic) else like.session.put(one) for one in sample]
+        given = [one if isinstance(one, Arithmetic) else like.session._put(one) for one in sample]
         kind = np.result_type(*(one.dtype for one in given))
         return [one.astype(kind) for one in given]
     if sample.ndim == 1:

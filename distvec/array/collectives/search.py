@@ -78,7 +78,7 @@ def searchsorted(
     values = v if isinstance(v, Arithmetic) else np.asarray(v)
     table = a if isinstance(a, Arithmetic) else np.asarray(a)
     kind = check_dtype(np.result_type(table.dtype, values.dtype))
-    found = values.materialized() if isinstance(values, Arithmetic) else session.put(values)
+    found = values.materialized() if isinstance(values, Arithmetic) else session._put(values)
     if isinstance(table, Arithmetic) and not table.node.on_client:
         return _found_on_servers(table.materialized().astype(kind), found.astype(kind), side)
     return rank_in_table(found.astype(kind), read_table(table).astype(kind), side)
@@ -101,7 +101,7 @@ def _apply_sorter(session: Any, a: Any, sorter: Any) -> Any:
     if len(sorter) != len(a):
         raise ValueError("sorter.size must equal a.size")
     if isinstance(a, Arithmetic) or isinstance(sorter, Arithmetic):
-        given = a if isinstance(a, Arithmetic) else session.put(a)
+        given = a if isinstance(a, Arithmetic) else session._put(a)
         return get_item(given, sorter)
     return np.asarray(a)[np.asarray(sorter)]
 
@@ -118,7 +118,7 @@ def look_up(
     if x.ndim == 0:
         return reshape(look_up(reshape(x, (1,)), op, dtype, tables, params), ())
     if x.node.on_client:
-        x = x.session.put(x)
+        x = x.session._put(x)
     return make(x, op, (x, *tables), x.type.of(dtype), tuple(params))
 
 
@@ -187,7 +187,7 @@ def interp(
     neighbours by a search and fetches them with four gathers. Source: ``numpy.interp``.
     """
     session = common_session(x, xp if isinstance(xp, Arithmetic) else fp, "interp")
-    values = x.materialized() if isinstance(x, Arithmetic) else session.put(x)
+    values = x.materialized() if isinstance(x, Arithmetic) else session._put(x)
     if np.ndim(xp) != 1 or np.ndim(fp) != 1:
         raise ValueError("Data points must be 1-D sequences")
     if np.size(xp) != np.size(fp):

@@ -154,7 +154,7 @@ def isin(
     compared with the element at its place among them: a sort, a search and a gather.
     """
     session = common_session(element, test_elements, "isin")
-    x = element.materialized() if isinstance(element, Arithmetic) else session.put(element)
+    x = element.materialized() if isinstance(element, Arithmetic) else session._put(element)
     tested = test_elements
     if not isinstance(tested, Arithmetic):
         tested = np.asarray(list(tested) if isinstance(tested, set) else tested)

@@ -307,7 +307,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     if not given:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
     like = array_among("lexsort", tuple(given))
-    arrays = [one if isinstance(one, Arithmetic) else like.session.put(one) for one in given]
+    arrays = [one if isinstance(one, Arithmetic) else like.session._put(one) for one in given]
     if any(one.shape != arrays[0].shape for one in arrays):
         raise ValueError("all keys need to be the same shape")
     if arrays[0].ndim != 1:

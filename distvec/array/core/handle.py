@@ -42,7 +42,7 @@ class SessionBase(Evaluator):
         """A copy of ``values``: on the servers, unless they are few."""
         raise NotImplementedError
 
-    def put(self, values: Any, dtype: Any = None) -> Any:
+    def _put(self, values: Any, dtype: Any = None) -> Any:
         """A copy of ``values`` on the servers."""
         raise NotImplementedError
 

@@ -176,7 +176,7 @@ def upload_beside(like: Handle, name: str, operand: Any, *, rows: bool = False) 
         return operand
     check_dtype(values.dtype)
     like.session.upload_implicitly(values.nbytes, f"{name} with an array of the client")
-    array = like.session.put(values)
+    array = like.session._put(values)
     like.session.uploads.add(array.node)
     return array
 
@@ -214,7 +214,7 @@ def _in_place(name: str) -> Callable[[H, Any], H]:
 
     def operator(self: H, other: Any) -> H:
         if isinstance(other, Arithmetic) and other.is_split_by_columns:
-            other = self.session.put(other)
+            other = self.session._put(other)
         with self.write_lock:
             return _update(self, elementwise(self, name, self, other), name)
 

@@ -256,7 +256,7 @@ def numpy_broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """As ``broadcast_arrays``; NumPy's are put on the servers."""
     session = next(one.session for one in args if isinstance(one, Handle))
     return tuple(
-        broadcast_arrays(*(one if isinstance(one, Handle) else session.put(one) for one in args))
+        broadcast_arrays(*(one if isinstance(one, Handle) else session._put(one) for one in args))
     )
 
 

@@ -80,7 +80,7 @@ def take_rows(x: A, indices: npt.NDArray[np.int64]) -> A:
     Few of them come to the client with the next answer; more become an array on the servers.
     """
     if len(indices) > FEW:
-        result: A = gather(x, x.session.put(indices))
+        result: A = gather(x, x.session._put(indices))
         return result
     return make(x, "take", (x, indices), client_type(x.dtype, (len(indices), *x.shape[1:])))
 
@@ -114,8 +114,8 @@ def flat_places(x: Arithmetic, rows: Any, columns: Any) -> Any:
 
 def _of_axis(x: Arithmetic, indices: Any, shape: tuple[int, ...], axis: int) -> Any:
     """Indices of an axis of ``x`` in a vector on the servers, counted from 0."""
-    there = x.session.put(indices).astype(np.int64)
-    flat = x.session.put(reshape(broadcast_to(there, shape), (prod(shape),))).materialized()
+    there = x.session._put(indices).astype(np.int64)
+    flat = x.session._put(reshape(broadcast_to(there, shape), (prod(shape),))).materialized()
     return make(flat, "along_axis", (flat,), flat.type, (axis, x.shape[axis]))
 
 
@@ -215,7 +215,7 @@ def parts_of(x: Arithmetic, key: Any) -> list[Part]:
         return parts
     first = parts[0]
     if isinstance(first, Mask) and isinstance(first.mask, Handle) and first.mask.node.on_client:
-        parts[0] = Mask(x.session.put(first.mask))
+        parts[0] = Mask(x.session._put(first.mask))
     return parts
 
 
@@ -291,7 +291,7 @@ def _is_known_here(part: Part) -> bool:
 
 def _places(x: Arithmetic, part: Mask) -> Any:
     """The indices of the rows that a mask names, as a vector on the servers."""
-    mask: Any = part.mask if isinstance(part.mask, Handle) else x.session.put(part.mask)
+    mask: Any = part.mask if isinstance(part.mask, Handle) else x.session._put(part.mask)
     places: Any = np.flatnonzero(mask)
     return places.materialized()
 
@@ -344,7 +344,7 @@ def _rows(x: Arithmetic, part: Any) -> Any:
     if isinstance(part, Slice):
         return slice_rows(x, part)
     if isinstance(part, Mask):
-        mask = part.mask if isinstance(part.mask, Handle) else x.session.put(part.mask)
+        mask = part.mask if isinstance(part.mask, Handle) else x.session._put(part.mask)
         check_session(x.session, mask, "a mask")
         return x.session.select(x, mask)
     indices = part.indices

@@ -272,7 +272,7 @@ def _row_values(x: Any, where: npt.NDArray[np.int64], given: Any) -> Any:
     if not hasattr(given, "session"):
         column = transpose_operand(check_addable(x, where, given))
         if column.ndim and len(column) == len(table) > 1:
-            return table.session.put(column)
+            return table.session._put(column)
         row = column.ravel() if column.ndim else column
         return host_array(table, row)
     check_session(table.session, given, "values")

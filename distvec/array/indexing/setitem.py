@@ -41,7 +41,7 @@ Shape = tuple[int, ...]
 def given_as(x: Arithmetic, value: Any) -> Any:
     """``value`` as an array of the session of ``x``, in its dtype; errors as NumPy's."""
     given = _number_or_array(x, value)
-    return x.session.put(given) if isinstance(given, np.ndarray) else given
+    return x.session._put(given) if isinstance(given, np.ndarray) else given
 
 
 def _rank(value: Any) -> int:
@@ -287,12 +287,12 @@ def _operand(x: Arithmetic, new: Any) -> Any:
 
 def _on_servers(x: Arithmetic, new: Any) -> Any:
     if isinstance(new, np.ndarray) or new.node.on_client:
-        return x.session.put(new if isinstance(new, np.ndarray) else new.numpy())
+        return x.session._put(new if isinstance(new, np.ndarray) else new.numpy())
     return new
 
 
 def _where(x: Arithmetic, rows: Mask, new: Any) -> Any:
-    mask: Any = rows.mask if isinstance(rows.mask, Handle) else x.session.put(rows.mask)
+    mask: Any = rows.mask if isinstance(rows.mask, Handle) else x.session._put(rows.mask)
     check_session(x.session, mask, "a mask")
     is_flat = mask.ndim == x.ndim
     if isinstance(new, Arithmetic) and new.selects:
@@ -324,7 +324,7 @@ def _put_rows(x: Arithmetic, indices: Any, new: Any) -> Any:
     if isinstance(indices, Arithmetic):
         return x.session.scatter(x, indices, new)
     if indices.size > _MOST_PLACED:
-        return x.session.scatter(x, x.session.put(indices), new)
+        return x.session.scatter(x, x.session._put(indices), new)
     shape, flat = (*indices.shape, *x.shape[1:]), (indices.size, *x.shape[1:])
     if isinstance(new, np.ndarray):
         new = np.ascontiguousarray(np.broadcast_to(new, shape)).reshape(flat)

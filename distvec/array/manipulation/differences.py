@@ -95,7 +95,7 @@ def _cast_end(flat: Any, name: str, values: Any) -> Any:
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """The area under the values ``y`` at places ``x``, or ``dx`` apart: ``numpy.trapezoid``."""
-    given = y if isinstance(y, Arithmetic) else x.session.put(y)
+    given = y if isinstance(y, Arithmetic) else x.session._put(y)
     along = normalize_axis_index(axis, given.ndim)
     width = dx
     if x is not None:
@@ -114,7 +114,7 @@ def _align_coordinates(f: Any, axis: int, places: Any) -> Any:
     given = np.asarray(places)
     if (axis and given.ndim < 2) or f.node.on_client:
         return host_array(f, given)
-    return f.session.put(given)
+    return f.session._put(given)
 
 
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 6.283185307179586) -> Any:
@@ -323,7 +323,7 @@ def _convolve(x: Any, kernel: Any, mode: str) -> Any:
         )
     like = x if isinstance(x, Arithmetic) else kernel
     dtype = np.result_type(x.dtype, kernel.dtype)
-    values = (x if isinstance(x, Arithmetic) else like.session.put(x)).astype(dtype)
+    values = (x if isinstance(x, Arithmetic) else like.session._put(x)).astype(dtype)
     weights = _weights(kernel, dtype)
     start, size = (0, length + count - 1) if mode == "full" else ((count - 1) // 2, length)
     if mode == "valid" or count == 1:

@@ -92,7 +92,7 @@ def _on_servers(like: Arithmetic, piece: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(piece, np.ndarray):
         values: npt.NDArray[Any] = piece.astype(check_dtype(dtype))
         if values.size > MOST_TRAVELLING:
-            return like.session.put(values)
+            return like.session._put(values)
         piece = host_array(like, values)
     x = piece.astype(dtype)
     if not x.node.on_client or len(x) > 1:
@@ -327,7 +327,7 @@ def _as_columns(like: Arithmetic, piece: Any) -> Any:
     if isinstance(piece, Arithmetic):
         return on_servers(piece)
     if piece.size > MOST_TRAVELLING:
-        return like.session.put(piece)
+        return like.session._put(piece)
     return on_servers(host_array(like, piece))
 
 

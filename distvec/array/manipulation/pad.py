@@ -168,7 +168,7 @@ def _mirror(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
         places = np.pad(np.arange(length), (before, after), mode)  # type: ignore[call-overload]
         return take_along_columns(x, axis, places)
     if (before + after) / max(1, length) > _MOST_RUNS:
-        return gather(x, x.session.put(np.pad(np.arange(length), (before, after), mode)))  # type: ignore[call-overload]
+        return gather(x, x.session._put(np.pad(np.arange(length), (before, after), mode)))  # type: ignore[call-overload]
     runs = list(_runs(length, before, after, mode))
     return concatenate([part(x, 0, *run) for run in runs], axis=0)
 

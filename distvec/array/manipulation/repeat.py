@@ -89,7 +89,7 @@ def repeat(a: A, repeats: A | npt.ArrayLike, axis: int | None = None) -> A:
         raise ValueError(
             f"operands could not be broadcast together with shape ({len(a)},) {times.shape}"
         )
-    return getitem.gather(a, a.session.put(np.repeat(np.arange(len(a)), times)))  # type: ignore[no-any-return]
+    return getitem.gather(a, a.session._put(np.repeat(np.arange(len(a)), times)))  # type: ignore[no-any-return]
 
 
 def _is_long(repeats: Any) -> bool:
