@@ -21,6 +21,18 @@ def sessions() -> Iterator[dict[int, dv.Session]]:
         session.close()
 
 
+CLIENT = 0
+"""In place of a number of servers: small arrays are on the client."""
+
+
+@pytest.fixture(scope="session")
+def places(sessions: dict[int, dv.Session]) -> Iterator[dict[int, dv.Session]]:
+    """These sessions, and one that stores small arrays on the client."""
+    with dv.local(in_process=True) as small:
+        small.client_limit = 1 << 20
+        yield {**sessions, CLIENT: small}
+
+
 @pytest.fixture(autouse=True)
 def _counts_of_sessions_begin_at_zero(request: pytest.FixtureRequest) -> None:
     """Messages are those to the busiest server: which one that is, no earlier test decides."""

@@ -62,7 +62,9 @@ def buffer_of(x: Handle) -> Buffer:
     A small array of the client moves to the servers; ``TypeError`` for a number. The buffer lives
     as long as an array refers to it: take ``x.copy()`` if others can change ``x``.
     """
-    (node,) = x.session.compute(x.move_to_servers())
+    if x.node.on_client:
+        x.move_to_servers()
+    (node,) = x.session.compute(x)
     if not isinstance(node.value, Buffer):
         raise TypeError(
             "a rank-0 array is stored on the client and has no buffer; read it: x.item()"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,7 @@ from distvec.array import (
 from distvec.array import repr as texts
 from distvec.array.collectives import counting, histogram, quantile, scan, search, sets, sort
 from distvec.array.core import shapes, type_queries
-from distvec.array.core.handle import Handle
+from distvec.array.core.handle import Handle, kept_value
 from distvec.array.core.keywords import NOT_GIVEN, by_position, check_bound, store
 from distvec.array.core.on_client import function_of_known
 from distvec.array.linalg import decompositions, einsum
@@ -143,8 +143,16 @@ def _by_name(theirs: ModuleType, ours: dict[ModuleType, str]) -> dict[Any, Calla
     }
 
 
-_OTHER_RESULTS = frozenset((np.array_repr, np.empty_like, np.may_share_memory, np.shares_memory))
-"""Those whose results of values are not NumPy's."""
+_NOT_OF_VALUES = frozenset(
+    (
+        *(np.array_repr, np.atleast_1d, np.atleast_2d, np.bincount, np.broadcast_arrays),
+        *(np.broadcast_to, np.diag, np.diagflat, np.empty_like, np.full_like, np.geomspace),
+        *(np.kron, np.linspace, np.logspace, np.may_share_memory, np.meshgrid, np.ones_like),
+        *(np.outer, np.pad, np.repeat, np.resize, np.shares_memory, np.tile, np.vander),
+        *(np.zeros_like, np.linalg.outer),
+    )
+)
+"""Those whose results of values are not NumPy's, or may be large."""
 _RUNNING = (np.cumulative_sum, np.cumulative_prod)
 """Those that write into ``out=`` of just their shape, whatever its dtype loses."""
 
@@ -153,13 +161,14 @@ def function(
     like: Handle, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Return the result of ``__array_function__``; ``TypeError`` without a counterpart."""
-    ours = counterparts().get(func) or _creation_function(func, like)
-    if ours is None:
-        raise TypeError(error_hints.missing_function(func))
-    if func not in _OTHER_RESULTS:
+    ours = counterparts().get(func)
+    if ours is not None and (func not in _NOT_OF_VALUES or _counts_few(func, args, kwargs)):
         known = function_of_known(like, func, args, kwargs)
         if known is not None:
             return known
+    ours = ours or _creation_function(func, like)
+    if ours is None:
+        raise TypeError(error_hints.missing_function(func))
     out = kwargs.pop("out", None)
     given = {key: value for key, value in kwargs.items() if value is not NOT_GIVEN}
     if given:
@@ -171,6 +180,16 @@ def function(
     if func in _RUNNING:
         return store(out, result, func.__name__, "unsafe")
     return store(out, result, func.__name__)
+
+
+def _counts_few(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether this counts numbers that the client has, and that are small."""
+    if func is not np.bincount or not args or len(args) > 2:
+        return False
+    numbers, length = kept_value(args[0]), kwargs.get("minlength", 0)
+    if numbers is None or not isinstance(length, int) or not numbers.size:
+        return False
+    return bool(max(length, numbers.max()) < counting.MOST_KEPT)
 
 
 def _creation_function(func: Callable[..., Any], like: Handle) -> Callable[..., Any] | None:

@@ -209,3 +209,9 @@ def test_a_minimizer_sends_no_request(small):
     found = optim.minimize(lambda x: (((x - 3) ** 2).sum(), 2 * (x - 3)), x, method="L-BFGS")
     assert small.counters.messages == 0
     np.testing.assert_allclose(found.x.numpy(), 3.0)
+
+
+def test_creation_like_an_array_is_where_new_arrays_are(ps):
+    for like in (ps.ones(3), ps.array([1.0], on_client=True)):
+        for create in (np.eye, np.zeros, np.ones, np.arange):
+            assert not create(5, like=like).node.on_client

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 import distvec as dv
-from tests.distvec.conftest import SERVER_COUNTS
+from tests.distvec.conftest import CLIENT, SERVER_COUNTS
 from tests.distvec.oracle import (
     DTYPES,
     LENGTHS,
@@ -22,6 +22,7 @@ from tests.distvec.oracle import (
     vectors,
 )
 
+PLACES = (*SERVER_COUNTS, CLIENT)
 NUMBERS = st.integers(-5, 5) | st.floats(-100, 100) | st.booleans()
 
 
@@ -51,12 +52,12 @@ def _unsupported(expected: Any, operation: Operation) -> bool:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-@given(data=st.data(), count=st.sampled_from(SERVER_COUNTS))
+@given(data=st.data(), count=st.sampled_from(PLACES))
 def test_one_operation(
-    sessions: dict[int, dv.Session], operation: Operation, data: st.DataObject, count: int
+    places: dict[int, dv.Session], operation: Operation, data: st.DataObject, count: int
 ) -> None:
     given_values = data.draw(operands(operation.arity))
-    session = sessions[count]
+    session = places[count]
     theirs, their_error = outcome(operation, *given_values)
     ours = [session.array(v) if isinstance(v, np.ndarray) else v for v in given_values]
     result, error = outcome(operation, *ours)
@@ -76,12 +77,12 @@ def test_one_operation(
 _EXACT = [op for op in OPERATIONS if op.ulps == 0 and op.name not in ("where",)]
 
 
-@given(data=st.data(), count=st.sampled_from(SERVER_COUNTS))
+@given(data=st.data(), count=st.sampled_from(PLACES))
 def test_nested_expressions_keep_numpys_bits(
-    sessions: dict[int, dv.Session], data: st.DataObject, count: int
+    places: dict[int, dv.Session], data: st.DataObject, count: int
 ) -> None:
     """Many operations in one pass, with shared parts: fusion must not change a bit."""
-    session = sessions[count]
+    session = places[count]
     length = data.draw(st.sampled_from(LENGTHS))
     pairs: list[tuple[Any, Any]] = []
     for dtype in data.draw(st.lists(st.sampled_from(DTYPES), min_size=1, max_size=3)):
@@ -105,12 +106,12 @@ REDUCTIONS = ("sum", "prod", "min", "max", "mean", "any", "all", "argmax", "argm
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-@given(data=st.data(), count=st.sampled_from(SERVER_COUNTS), dtype=st.sampled_from(DTYPES))
+@given(data=st.data(), count=st.sampled_from(PLACES), dtype=st.sampled_from(DTYPES))
 def test_reductions(
-    sessions: dict[int, dv.Session], name: str, data: st.DataObject, count: int, dtype: str
+    places: dict[int, dv.Session], name: str, data: st.DataObject, count: int, dtype: str
 ) -> None:
     values = data.draw(vectors(data.draw(st.sampled_from(LENGTHS)), dtype))
-    array = sessions[count].array(values)
+    array = places[count].array(values)
     # Reductions accumulate in float64, so that is what NumPy is asked for as well.
     wide = values.astype(np.float64) if dtype in ("float32", "float16") else values
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -146,9 +147,9 @@ def _check_not_finite(got: Any, reference: Any, values: np.ndarray) -> None:
         np.testing.assert_array_equal(got, reference)
 
 
-@given(data=st.data(), count=st.sampled_from(SERVER_COUNTS))
+@given(data=st.data(), count=st.sampled_from(PLACES))
 @pytest.mark.parametrize("ord", [None, 1, 2, np.inf, -np.inf, 0, 3])
-def test_norms(sessions: dict[int, dv.Session], ord: Any, data: st.DataObject, count: int) -> None:
+def test_norms(places: dict[int, dv.Session], ord: Any, data: st.DataObject, count: int) -> None:
     dtype = data.draw(st.sampled_from(("float64", "float32", "int64")))
     length = data.draw(st.sampled_from([n for n in LENGTHS if n]))
     if dtype == "int64":
@@ -160,34 +161,34 @@ def test_norms(sessions: dict[int, dv.Session], ord: Any, data: st.DataObject, c
             )
         )
     expected = np.linalg.norm(values.astype(np.float64), ord)
-    got = np.linalg.norm(sessions[count].array(values), ord)
+    got = np.linalg.norm(places[count].array(values), ord)
     assert got.dtype == np.linalg.norm(values, ord).dtype
     np.testing.assert_allclose(float(got), expected, rtol=1e-6 if dtype == "float32" else 1e-12)
 
 
-@given(data=st.data(), count=st.sampled_from(SERVER_COUNTS))
-def test_dot(sessions: dict[int, dv.Session], data: st.DataObject, count: int) -> None:
+@given(data=st.data(), count=st.sampled_from(PLACES))
+def test_dot(places: dict[int, dv.Session], data: st.DataObject, count: int) -> None:
     length = data.draw(st.sampled_from(LENGTHS))
     first = data.draw(vectors(length, data.draw(st.sampled_from(("int32", "int64", "bool")))))
     second = data.draw(vectors(length, data.draw(st.sampled_from(("int32", "int64", "bool")))))
-    a, b = sessions[count].array(first), sessions[count].array(second)
+    a, b = places[count].array(first), places[count].array(second)
     for got in (a @ b, np.dot(a, b), np.vdot(a, b), dv.dot(a, b), dv.vecdot(a, b)):
         assert got.dtype == (first @ second).dtype
         assert got.numpy() == first @ second
 
 
 @given(
-    count=st.sampled_from(SERVER_COUNTS),
+    count=st.sampled_from(PLACES),
     source=st.sampled_from(DTYPES),
     target=st.sampled_from(DTYPES),
     data=st.data(),
 )
 def test_astype(
-    sessions: dict[int, dv.Session], count: int, source: str, target: str, data: st.DataObject
+    places: dict[int, dv.Session], count: int, source: str, target: str, data: st.DataObject
 ) -> None:
     values = data.draw(vectors(data.draw(st.sampled_from(LENGTHS)), source))
     if np.dtype(source).kind == "f" and np.dtype(target).kind in "iu":
         values = np.clip(np.nan_to_num(values), -1e9, 1e9)  # the rest is undefined in C and NumPy
-    got = sessions[count].array(values).astype(target).numpy()
+    got = places[count].array(values).astype(target).numpy()
     with np.errstate(all="ignore"):
         assert_close(got, values.astype(target), 0, f"{source} to {target}")
