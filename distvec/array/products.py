@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from distvec.array.core.handle import Handle, check_session, express, host_array, make
 from distvec.array.core.keywords import store
-from distvec.array.core.on_client import function_of_known
+from distvec.array.core.on_client import product_of_known
 from distvec.array.core.operators import (
     A,
     Arithmetic,
@@ -37,7 +37,6 @@ from distvec.array.transposed import (
     transpose_operand,
 )
 from distvec.graph import build
-from distvec.graph.host_eval import quietly
 from distvec.graph.node import Graph, Node
 from ps_backend.program.reducers import REDUCERS
 from ps_backend.program.types import array_type, client_type, summed
@@ -157,44 +156,25 @@ def matmul_in_place(x: Any, y: Any) -> Any:
 
 
 def _matmul(x: Any, y: Any) -> Any:
+    like = x if isinstance(x, Arithmetic) else y
+    if isinstance(like, Arithmetic) and not like._defers and like.node.on_client:
+        known = product_of_known(like, x, y)
+        if known is not None:
+            return known
     kind = type(x)
     if kind is type(y) and isinstance(x, Arithmetic) and not x._defers and x.session is y.session:
         session = x.session
-        a, b = x.node, y.node
-        if a.on_client and b.on_client:
-            known = _known_product(session.graph, a, b)
-            if known is not None:
-                return x.like(known)
         with session.holders.lock:  # inner products of aligned vectors come most often
             a, b = x.node, y.node
             type_ = a.type
             if type_ is b.type and a.dtype is _FLOAT and len(type_.shape) == 1 and not a.on_client:
                 return x.like(session.graph.inner(a, b))
-    like = x if isinstance(x, Handle) else y
-    if not like._defers and like.node.on_client:
-        known = function_of_known(like, np.matmul, (x, y), {})
-        if known is not None:
-            return known
     if isinstance(x, np.ndarray) and x.ndim == 2 and isinstance(y, Arithmetic) and y.ndim == 1:
         x, y = y, x.T  # a column of it for each element
     x, y = both(x, y, "matmul")
     if x.ndim == 0 or y.ndim == 0:
         raise ValueError("@ needs vectors or tables; multiply by a scalar with *")
     return _product(x, y, "matmul")
-
-
-def _known_product(graph: Graph, a: Node, b: Node) -> Node | None:
-    """The product of the client's own float64 values; None if it takes a closer look."""
-    first, second = a.type.shape, b.type.shape
-    if a.value is None or b.value is None or a.dtype is not _FLOAT or b.dtype is not _FLOAT:
-        return None
-    if not first or not second or first[-1] != second[0] or not first[-1]:
-        return None
-    found = quietly(np.matmul, a.value, b.value)
-    if not isinstance(found, np.ndarray):
-        return graph.number(found)
-    found.setflags(write=False)
-    return graph.number(found, client_type(_FLOAT, found.shape))
 
 
 def matmul_operator(x: Any, y: Any) -> Any:

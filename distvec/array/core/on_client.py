@@ -1,4 +1,4 @@
-"""Operations on values that the client has: NumPy's functions of them, at once.
+"""Operations on values that the client has: NumPy's functions of them, immediately.
 
 The short way of small arrays and numbers, before the general one, which makes nodes of operations.
 It leaves to that one, by None, the operations that it does not know, and every error.
@@ -28,7 +28,7 @@ _EXACT = 1 << 53
 """An integer up to here has the same value as a float."""
 _MOST_RANK = 2
 _PLAIN = frozenset((_FLOAT, np.dtype(np.int64), np.dtype(np.bool_)))
-"""What NumPy accumulates as we do; others we accumulate in a wider dtype."""
+"""Those that NumPy accumulates as we do; others we accumulate in a wider dtype."""
 
 
 def elementwise_of_known(like: H, name: str, operands: Sequence[Any]) -> H | None:
@@ -113,7 +113,7 @@ def function_of_known(
 ) -> Any:
     """The result of a function of NumPy's, where all arrays are values in float64 or integers.
 
-    One array or several, or what else it returns.
+    One array, several, or another result.
     """
     if like.session.graph.weak or "out" in kwargs:
         return None
@@ -122,6 +122,16 @@ def function_of_known(
         named = {key: _value(like, one) for key, one in kwargs.items()}
         return _arrays(like, quietly(partial(function, **named), *given))
     except Exception:  # noqa: BLE001 the general way finds it, too, and has our words for it
+        return None
+
+
+def product_of_known(like: H, x: Any, y: Any) -> H | None:
+    """``x @ y`` of values in float64 or integers, ours or NumPy's."""
+    if like.session.graph.weak:
+        return None
+    try:
+        return cast(H, _arrays(like, quietly(np.matmul, _value(like, x), _value(like, y))))
+    except (ValueError, TypeError, _NotKnown):  # the general way has our words for it
         return None
 
 
@@ -187,7 +197,7 @@ class _NotKnown(Exception):
 
 
 def _value(like: Handle, given: Any) -> Any:
-    """What NumPy gets for an argument: the value of an array."""
+    """The argument for NumPy: the value of an array."""
     if isinstance(given, Handle):
         if given._defers or given.session is not like.session:
             raise _NotKnown

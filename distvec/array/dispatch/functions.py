@@ -145,6 +145,7 @@ def _by_name(theirs: ModuleType, ours: dict[ModuleType, str]) -> dict[Any, Calla
 
 _NOT_OF_VALUES = frozenset(
     (
+        *(np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask),
         *(np.array_repr, np.atleast_1d, np.atleast_2d, np.bincount, np.broadcast_arrays),
         *(np.broadcast_to, np.diag, np.diagflat, np.empty_like, np.full_like, np.geomspace),
         *(np.kron, np.linspace, np.logspace, np.may_share_memory, np.meshgrid, np.ones_like),
@@ -152,7 +153,7 @@ _NOT_OF_VALUES = frozenset(
         *(np.zeros_like, np.linalg.outer),
     )
 )
-"""Those whose results of values are not NumPy's, or may be large."""
+"""Those that change an argument, whose results of values are not NumPy's, or may be large."""
 _RUNNING = (np.cumulative_sum, np.cumulative_prod)
 """Those that write into ``out=`` of just their shape, whatever its dtype loses."""
 

@@ -210,7 +210,7 @@ def ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str,
 
 @lru_cache(maxsize=512)
 def _op_of(function: Any) -> str | None:
-    """The op that a call of the ufunc is, if it is one and nothing else."""
+    """The op that a call of the ufunc is, if it is exactly one."""
     return None if function in _PRODUCTS or function in ops.PARTS else ops.name_of(function)
 
 

@@ -215,3 +215,12 @@ def test_creation_like_an_array_is_where_new_arrays_are(ps):
     for like in (ps.ones(3), ps.array([1.0], on_client=True)):
         for create in (np.eye, np.zeros, np.ones, np.arange):
             assert not create(5, like=like).node.on_client
+
+
+def test_an_array_of_numpy_is_not_changed_by_what_is_refused(ps):
+    values = np.zeros(2)
+    with pytest.raises(TypeError, match=r"use numpy\.put"):
+        np.put(values, [0], ps.array([1.0], on_client=True))
+    assert not values.any()
+    with pytest.raises(TypeError, match="needs an array"):
+        dv.matmul([1.0], [2.0])
