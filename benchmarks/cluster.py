@@ -135,11 +135,11 @@ class Found:
                 process.stdin.write("\n")
                 process.stdin.flush()
             errors = process.stderr.read()
+        if process.returncode:
+            raise RuntimeError(f"the driver's program failed:\n{errors}")
         crossing = int(4 * self.facts["dimension"])
         self.exchange = exchange_seconds(*(made.hosts[name] for name in WORKERS), crossing)
         self._compute(rows, features)
-        if process.returncode:
-            raise RuntimeError(f"the driver's program failed:\n{errors}")
 
     def _note(
         self,

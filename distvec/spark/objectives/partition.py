@@ -32,6 +32,8 @@ class CoordinateTransfer:
 
     def __init__(self) -> None:
         self._values = self._sum = np.empty(0)
+        self._filled: Ints | None = None
+        """Where ``_sum`` may be other than zero."""
         self._source: object = None
         self._type: ArrayType
 
@@ -73,8 +75,10 @@ class CoordinateTransfer:
         if are_sorted and coordinates.size == type.space.length:
             return Change(None, values)
         if (self._sum.shape, self._sum.dtype) != (type.shape, type.dtype):
-            self._sum = np.empty(type.shape, type.dtype)
-        self._sum.fill(0)
+            self._sum, self._filled = np.zeros(type.shape, type.dtype), coordinates
+        if self._filled is not coordinates:  # of another partition
+            self._sum.fill(0)
+            self._filled = coordinates
         self._sum[coordinates] = values
         return Change(None, self._sum)
 
