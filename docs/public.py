@@ -21,6 +21,7 @@ MODULES = (
     "distvec.spark.ml.feature",
     "distvec.spark.ml.recommendation",
     "distvec.spark.ml.tuning",
+    "distvec.spark.torch",
     "distvec.spark.walks",
     "distvec.losses",
     "distvec.sklearn",

@@ -74,22 +74,7 @@ class FieldAwareMachine(FactorizationMachine):
 
     def _elements(self, rows: Rows) -> tuple[Ints, Ints, Floats]:
         """Which of ``(rows, fields)`` there are, flat; columns and values, 0 where is none."""
-        matrix: Any = rows.matrix
-        lengths = np.diff(matrix.indptr)
-        row = np.repeat(np.arange(len(rows)), lengths)
-        field = np.arange(matrix.nnz) - matrix.indptr[row] - self.leading
-        if np.any(field >= self.fields):
-            raise ValueError(
-                f"a row has {int(field.max()) + 1} keys, and the machine {self.fields} fields; "
-                "give one key for each field, or more fields"
-            )
-        kept = np.flatnonzero(field >= 0)
-        places = row[kept] * self.fields + field[kept]
-        columns = np.zeros(len(rows) * self.fields, np.int64)
-        x = np.zeros(len(rows) * self.fields)
-        columns[places], x[places] = matrix.indices[kept], matrix.data[kept]
-        shape = len(rows), self.fields
-        return places, columns.reshape(shape), x.reshape(shape)
+        return elements_by_field(rows.matrix, self.fields, self.leading)
 
     def _partners(self, columns: Ints, x: Floats, table: Any) -> Any:
         """For each row, and fields i and j: ``x_j V_j[field i]``; 0 for i = j."""
@@ -105,3 +90,23 @@ class FieldAwareMachine(FactorizationMachine):
         vectors = table[columns].reshape(partners.shape)
         found: Floats = 0.5 * np.einsum("rijk,rijk,ri->r", vectors, partners, x, optimize=True)
         return found
+
+
+def elements_by_field(matrix: Any, fields: int, leading: int = 0) -> tuple[Ints, Ints, Floats]:
+    """Which of ``(rows, fields)`` there are, flat; columns and values, 0 where is none.
+
+    The field of an element is its place in its row, after ``leading`` ones that have none.
+    """
+    count = matrix.shape[0]
+    row = np.repeat(np.arange(count), np.diff(matrix.indptr))
+    field = np.arange(matrix.nnz) - matrix.indptr[row] - leading
+    if np.any(field >= fields):
+        raise ValueError(
+            f"a row has {int(field.max()) + 1} features that are not zero, for {fields} fields; "
+            "give one for each field, or more fields"
+        )
+    kept = np.flatnonzero(field >= 0)
+    places = row[kept] * fields + field[kept]
+    columns, x = np.zeros(count * fields, np.int64), np.zeros(count * fields)
+    columns[places], x[places] = matrix.indices[kept], matrix.data[kept]
+    return places, columns.reshape(count, fields), x.reshape(count, fields)

@@ -147,6 +147,8 @@ class Parameter(NamedTuple):
     rows : int, optional
         The number of rows of an array that belongs to no feature, such as a scale. It takes no
         intercept and is not penalised. By default there is one row for each feature.
+    start : array, optional
+        The values of such an array that a fit starts from. By default ``spread`` decides.
 
     Examples
     --------
@@ -160,6 +162,7 @@ class Parameter(NamedTuple):
     takes_intercept: bool = True
     spread: float = 0.0
     rows: int | None = None
+    start: npt.NDArray[Any] | None = None
 
     @property
     def is_of_features(self) -> bool:
@@ -240,6 +243,11 @@ class Loss(ABC):
     """Whether labels are survival times, of which some may be censored."""
     takes_missing: ClassVar[bool] = False
     """Whether features may be NaN."""
+
+    @property
+    def takes_tables(self) -> bool:
+        """Whether rows come as tables with all features, as dense networks need them."""
+        return False
 
     @property
     def has_products(self) -> bool:

@@ -266,7 +266,11 @@ class Objective(ObjectiveBase):
         """
         arrays = self._arrays(x)
         return Model(
-            self._given(arrays), loss=self.loss, intercept=self.intercept, classes=self.classes
+            self._given(arrays),
+            loss=self.loss,
+            intercept=self.intercept,
+            num_features=self.features,
+            classes=self.classes,
         )
 
     def __repr__(self) -> str:
@@ -290,6 +294,8 @@ class Objective(ObjectiveBase):
         return np.zeros(self._shape(parameter))
 
     def _start(self, parameter: Parameter) -> Values:
+        if parameter.start is not None:
+            return parameter.start.copy()
         if not parameter.spread:
             return self._zeros(parameter)
         seed = (self.seed, *parameter.name.encode())  # each has its own numbers

@@ -65,7 +65,7 @@ class _Plan(FrameStandIn):
         # Rows of one partition stay together, in their order.
         number = F.col("partition") % self._tasks
         name = f"distvec-{uuid.uuid4().hex}"
-        known = columns.feature_names, columns.with_missing
+        known = columns.feature_names, columns.with_missing, columns.as_table
         request = BuildRequest(name, rule, dtype, order, compact, *known)
         raise _RowsKnown(numbered.repartitionById(self._tasks, number), request, rule)
 

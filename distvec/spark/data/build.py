@@ -97,6 +97,8 @@ class BuildRequest:
     """Of the columns that the features come from, if they are several."""
     with_missing: bool = False
     """Whether features may be NaN."""
+    as_table: bool = False
+    """Whether the matrix is a table with all features."""
 
 
 def _offsets(column: pa.Array) -> Floats:
@@ -146,12 +148,13 @@ class Collector:
         names: Sequence[str] = (),
         *,
         with_missing: bool = False,
+        as_table: bool = False,
     ) -> None:
         self.partition = partition
         self.rule = rule
         self.order = order
         self.names = names
-        self.with_missing = with_missing
+        self.with_missing, self.as_table = with_missing, as_table
         self.error: str | None = None
         self.count = 0
         self.batches: list[SparseRows | DenseRows] = []
@@ -242,10 +245,10 @@ class Collector:
             return None
         size, nnz = tables[0].shape[1], self.nnz
         touched = np.ones(size, bool)
-        if nnz < self.count * size:
+        if nnz < self.count * size and not self.as_table:
             touched = np.any([(table != 0.0).any(axis=0) for table in tables], axis=0)
         width = np.count_nonzero(touched)
-        if not nnz or nnz < _DENSE_FROM * self.count * width:
+        if not self.as_table and (not nnz or nnz < _DENSE_FROM * self.count * width):
             return None
         columns = np.flatnonzero(touched)
         if not compact and width >= _ALL_FROM * size:
@@ -265,7 +268,7 @@ class Collector:
         values = np.concatenate([rows.values for rows in batches], dtype=dtype)
         size = batches[0].size
         columns, local = local_columns(indices, size)
-        if not compact and columns.size >= _ALL_FROM * size:
+        if self.as_table or (not compact and columns.size >= _ALL_FROM * size):
             columns, local = np.arange(size), indices
         # SciPy wants one index type for both arrays and would copy otherwise.
         index_type = np.int32 if values.size < np.iinfo(np.int32).max else np.int64
@@ -275,7 +278,7 @@ class Collector:
             shape=(self.count, columns.size),
         )
         is_dense = values.size and values.size >= _DENSE_FROM * self.count * columns.size
-        if is_dense and not self._has_entries:
+        if self.as_table or (is_dense and not self._has_entries):
             return columns, matrix.toarray()[order]
         return columns, matrix[order]
 
@@ -302,7 +305,9 @@ def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[
                 if collector is not None:
                     yield _finish(collector, request, context).encode()
                 known = request.rule, request.order, request.names
-                collector = Collector(partition, *known, with_missing=request.with_missing)
+                collector = Collector(
+                    partition, *known, with_missing=request.with_missing, as_table=request.as_table
+                )
             collector.add(rows)
     if collector is not None:
         yield _finish(collector, request, context).encode()

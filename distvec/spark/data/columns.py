@@ -44,6 +44,8 @@ class Columns:
     event: str | None = None
     with_missing: bool = False
     """Whether features may be NaN, or null among others."""
+    as_table: bool = False
+    """Whether rows are kept as tables with all features."""
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -53,7 +55,7 @@ class Columns:
     @property
     def along(self) -> dict[str, str]:
         """Those that may be missing and are there."""
-        names = {one.name: getattr(self, one.name) for one in fields(self)[2:-1]}
+        names = {one.name: getattr(self, one.name) for one in fields(self)[2:-2]}
         return {name: column for name, column in names.items() if column is not None}
 
 

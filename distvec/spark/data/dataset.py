@@ -218,7 +218,7 @@ class Dataset(PartitionedRows):
         self._has_warned = False
         self._paths: list[str] = []
         self._settled: tuple[object, str] | None = None
-        features = columns.feature_names, columns.with_missing
+        features = columns.feature_names, columns.with_missing, columns.as_table
         request = BuildRequest(self._name, rule, dtype, order, compact, *features)
         rows = select_columns(data, columns, order)
         joined = join_partitions(rows, most_slots(self.spark.sparkContext))

@@ -280,6 +280,8 @@ def _encode(value: Any) -> Any:
         return value.item()
     if isinstance(value, Loss):
         return encode_loss(value)
+    if callable(value):
+        return {"function": _import_path(value, f"the function {value}")}
     if isinstance(value, Mapping):
         return {name: _encode(one) for name, one in value.items()}
     return [_encode(one) for one in value] if isinstance(value, list | tuple) else value
@@ -291,37 +293,47 @@ _LOSSES = "distvec.losses"
 def encode_loss(loss: Loss) -> dict[str, Any]:
     """A loss by the path that imports it, and its arguments. ``ValueError`` without a path."""
     own: Any = getattr(loss, "function", type(loss))
-    module, name = own.__module__, own.__qualname__
-    if getattr(import_module(_LOSSES), name, None) is own:
-        module = _LOSSES
-    if "<" in name:
-        raise ValueError(
-            f"loss={loss} cannot be saved, because it is defined within a function; define it at "
-            "the top of a module, which the program that loads it can import"
-        )
+    path = _import_path(own, f"loss={loss}")
     if own is type(loss):
         given = {one.name: getattr(loss, one.name) for one in fields(loss) if one.init}  # type: ignore[arg-type]  # losses are dataclasses
     else:
         given = getattr(loss, "arguments", {})
-    return {"loss": f"{module}:{name}", "arguments": _encode(given)}
+    return {"loss": path, "arguments": _encode(given)}
+
+
+def _import_path(own: Any, what: str) -> str:
+    """Module and name of a class or function. ``ValueError`` for those that no program imports."""
+    module, name = getattr(own, "__module__", ""), getattr(own, "__qualname__", "<object>")
+    if getattr(import_module(_LOSSES), name, None) is own:
+        module = _LOSSES
+    if "<" in name:
+        raise ValueError(
+            f"{what} cannot be saved, because it is an object, or defined within a function; use a "
+            "function at the top of a module, which the program that loads it can import"
+        )
+    return f"{module}:{name}"
+
+
+def _import(path: str, what: str) -> Any:
+    """The class or function of such a path. ``ValueError`` if it is not there."""
+    module, _, name = path.partition(":")
+    try:
+        return attrgetter(name)(import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"the {what} {name} cannot be imported from {module}: {error}; add its module to the "
+            "Python path, or define it before you load the model"
+        ) from None
 
 
 def decode_loss(value: Mapping[str, Any]) -> Loss:
     """The loss of such a path: it imports the module, as Spark does with classes of files."""
-    module, _, name = value["loss"].partition(":")
-    arguments = _decode(value["arguments"])
-    try:
-        found = attrgetter(name)(import_module(module))
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"the loss {name} cannot be imported from {module}: {error}; add its module to the "
-            "Python path, or define it before you load the model"
-        ) from None
+    found, arguments = _import(value["loss"], "loss"), _decode(value["arguments"])
     if isinstance(found, type) and issubclass(found, Loss):
         return found(**arguments)
     if isinstance(found, Loss):
         return found(**arguments) if arguments else found  # type: ignore[operator]
-    raise ValueError(f"{module}:{name} is {type(found).__name__}, not a loss")
+    raise ValueError(f"{value['loss']} is {type(found).__name__}, not a loss")
 
 
 _MOST = np.finfo(np.float64).max
@@ -350,6 +362,8 @@ def _decode(value: Any) -> Any:
         return value
     if set(value) == {"loss", "arguments"}:
         return decode_loss(value)
+    if set(value) == {"function"}:
+        return _import(value["function"], "function")
     if "values" not in value:
         return {name: _decode(one) for name, one in value.items()}
     numbers = _decode_elements(value["values"])

@@ -156,7 +156,8 @@ class ServerEstimator(RowsEstimator, FitParams):
         start = self._start(objective) if start is None else start
         given: dict[str, Any] = {
             **limits, **options, **(self._given("optimizerOptions") or {}),
-            "method": self._given("optimizer"), "progress": self.getOrDefault("verbose"),
+            "method": self._given("optimizer") or options.get("method"),
+            "progress": self.getOrDefault("verbose"),
         }  # fmt: skip
         place = self._given("checkpointDir")
         if not place:

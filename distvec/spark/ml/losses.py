@@ -19,6 +19,7 @@ from pyspark.ml.param.shared import (
     HasProbabilityCol,
     HasRawPredictionCol,
     HasRegParam,
+    HasSeed,
     HasStandardization,
     HasTol,
     HasWeightCol,
@@ -43,7 +44,7 @@ from distvec.spark.ml.params import HasFeatures, Range, at_least, between
 from distvec.spark.ml.summary import Training, TrainingSummary
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
-from optim import ElasticNet
+from optim import ElasticNet, Result
 from ps_backend.durability.stores import open_store
 
 __all__ = ("LossEstimator", "LossModel")
@@ -66,6 +67,7 @@ class _LossParams(
     HasWeightCol,
     HasProbabilityCol,
     HasRawPredictionCol,
+    HasSeed,
     HasFeatures,
 ):
     """Params of the estimator and its models."""
@@ -76,6 +78,9 @@ class _LossParams(
         "regParam": at_least(0.0),
         "elasticNetParam": between(0.0, 1.0),
         "tol": at_least(0.0),
+        "seed": at_least(0),
+        "batchSize": at_least(0),
+        "epochs": at_least(0),
     }
 
     loss: Param[Loss] = Param(
@@ -110,11 +115,24 @@ class _LossParams(
         typeConverter=TypeConverters.toString,
     )
 
+    batchSize: Param[int] = Param(
+        Params._dummy(),
+        "batchSize",
+        "about so many rows for each step of a stochastic optimizer; 0: all rows",
+        typeConverter=TypeConverters.toInt,
+    )
+    epochs: Param[int] = Param(
+        Params._dummy(),
+        "epochs",
+        "with batchSize: how often all rows are used, in place of maxIter",
+        typeConverter=TypeConverters.toInt,
+    )
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._setDefault(
             maxIter=100, regParam=0.0, elasticNetParam=0.0, tol=1e-6, fitIntercept=True,
-            standardization=True, compact=False,
+            standardization=True, compact=False, batchSize=0, epochs=10, seed=0,
         )  # fmt: skip
 
     def getLoss(self) -> Loss:
@@ -149,8 +167,8 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
         known parts of margins. The others are Params as in MLlib: ``featuresCol``, ``labelCol``,
         ``predictionCol``, ``rawPredictionCol``, ``probabilityCol`` (of losses that have
         probabilities), ``weightCol``, ``regParam``, ``elasticNetParam``, ``fitIntercept``,
-        ``standardization``, ``maxIter``, ``tol``; ``compact``, and Params of all estimators of
-        distvec.
+        ``standardization``, ``maxIter``, ``tol``; ``compact``, ``batchSize``, ``epochs``, ``seed``,
+        and Params of all estimators of distvec.
 
     See Also
     --------
@@ -162,6 +180,9 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
     coefficients. Predictions are labels as the loss predicts them: a class, a mean, a quantile. If
     it predicts no labels, as for rankings, predictions are margins. They leave the
     offset out, as counts of one year do.
+
+    With ``batchSize``, the optimizer takes a step for each batch, ``"Adam"`` by default. ``seed``
+    decides the order of the batches, and ``tol`` is not used.
 
     With ``compact``, only features that occur in the rows have parameters, as in ``Objective``. The
     other coefficients are 0, so memory depends on the data and not on the number of features.
@@ -203,11 +224,30 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
         penalty = None
         if strength:
             penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength)
-        result = self._minimize(objective.with_penalty(penalty))
+        result = self._steps(objective.with_penalty(penalty))
         fitted = in_memory(objective.model(result.x))
-        model = self._copyValues(LossModel(fitted)._resetUid(self.uid))
+        model = self._copyValues(self._model_type(fitted)._resetUid(self.uid))
         model._training = Training(dataset, [record.value for record in result.history])
         return model
+
+    @property
+    def _model_type(self) -> type[LossModel]:
+        return LossModel
+
+    def _steps(self, objective: Objective) -> Result:
+        """By all rows, or batch by batch."""
+        size = min(self.getOrDefault("batchSize"), objective.rows)
+        if not size:
+            return self._minimize(objective)
+        sampled = objective.minibatches(size, seed=self.getSeed())
+        return self._minimize(
+            sampled,
+            method="Adam",
+            max_iterations=self.getOrDefault("epochs") * sampled.batches_per_epoch,
+            gradient_tolerance=0.0,
+            value_tolerance=0.0,
+            full_every=0,
+        )
 
 
 class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):

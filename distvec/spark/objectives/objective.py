@@ -194,7 +194,8 @@ class Objective(ObjectiveBase):
         check_loss(loss)
         check_intercept(loss, intercept)
         names = feature_names(features)
-        columns = Columns(names, label, weight, offset, group, event, loss.takes_missing)
+        how = loss.takes_missing, loss.takes_tables
+        columns = Columns(names, label, weight, offset, group, event, *how)
         check_columns(loss, columns)
         rule = label_rules.rule(loss.labels, positive_label)
         self.data: PartitionedRows
@@ -459,6 +460,8 @@ class Objective(ObjectiveBase):
         return self.ps.zeros(self._shape(parameter))
 
     def _start(self, parameter: Parameter) -> DistArray:
+        if parameter.start is not None:
+            return self.ps.array(parameter.start)
         if not parameter.spread:
             return self._zeros(parameter)
         shape = self._shape(parameter)

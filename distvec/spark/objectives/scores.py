@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from pyspark import Broadcast
 
 from distvec.losses.loss import Loss, Parameter, predict, zeros
-from distvec.losses.rows import Floats, Ints, Rows
+from distvec.losses.rows import Floats, Ints, Matrix, Rows
 from distvec.spark.data.blocks import local_columns
-from distvec.spark.data.rows import BadRow, read_features
+from distvec.spark.data.rows import BadRow, DenseRows, SparseRows, read_features
 from distvec.spark.objectives.partition import CoordinateTransfer, Values
 from distvec.spark.task_session import SessionTicket, join, singleton
 from ps_backend.client import Client, StoredArray
@@ -87,9 +87,7 @@ def _answers(
     client: Client | None, request: Request, arrays: Arrays, batch: pa.Array
 ) -> list[Floats]:
     try:
-        rows = read_features(
-            batch, request.names, with_missing=request.loss.takes_missing
-        ).as_sparse()
+        rows = read_features(batch, request.names, with_missing=request.loss.takes_missing)
     except BadRow as bad:
         raise ValueError(f"row {bad.row} of a batch: {bad.reason}") from None
     if rows.size != request.num_features:
@@ -97,9 +95,7 @@ def _answers(
             f"rows have {rows.size} features, the weights {request.num_features}; for weights with "
             "an intercept or compact=True use objective.model(x).margins(data)"
         )
-    columns, local = local_columns(rows.indices, rows.size)
-    indptr = np.concatenate(([0], np.cumsum(rows.lengths)))
-    matrix = sp.csr_array((rows.values, local, indptr), shape=(len(batch), columns.size))
+    columns, matrix = _of_table(rows) if request.loss.takes_tables else _of_touched(rows)
     if arrays.coordinates is not None:
         columns, is_known = _places(client, arrays.coordinates, columns)
         matrix = matrix if is_known.all() else matrix[:, is_known]
@@ -110,6 +106,21 @@ def _answers(
     unlabelled = Rows(matrix, np.zeros(len(batch)))
     found = request.loss.scores(unlabelled, pulled, intercept=request.intercept)
     return [predict(what, request.loss, request.classes, found) for what in request.wanted]
+
+
+def _of_table(rows: SparseRows | DenseRows) -> tuple[Ints, Matrix]:
+    """All columns, and the rows as a table."""
+    matrix = rows.matrix
+    table = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+    return np.arange(rows.size), table
+
+
+def _of_touched(rows: SparseRows | DenseRows) -> tuple[Ints, Matrix]:
+    """The columns that are not zero, and the rows over them."""
+    rows = rows.as_sparse()
+    columns, local = local_columns(rows.indices, rows.size)
+    indptr = np.concatenate(([0], np.cumsum(rows.lengths)))
+    return columns, sp.csr_array((rows.values, local, indptr), (rows.lengths.size, columns.size))
 
 
 def _places(

@@ -1,0 +1,127 @@
+"""Networks that are trained on DataFrames: the numbers of one process, files, sparse features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.linalg import Vectors
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional as F  # noqa: E402
+
+from distvec.losses import LossError, Objective, Rows  # noqa: E402
+from distvec.spark.torch import TorchEstimator, TorchModel  # noqa: E402
+from distvec.torch import Network  # noqa: E402
+from tests.spark.ml.torch_networks import two_layers, wide_and_deep  # noqa: E402
+
+BINARY = F.binary_cross_entropy_with_logits
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(60, 3)) * (rng.random((60, 3)) < 0.4)
+    y = (x[:, 0] * x[:, 1] + x[:, 2] > 0).astype(float)
+    return x, y, rng.integers(0, 3, 60).astype(float)
+
+
+@pytest.fixture(scope="module")
+def frame(spark, numbers):
+    """Sparse vectors and dense ones, in partitions of which one is empty."""
+    x, y, weights = numbers
+    data = [
+        (Vectors.dense(a) if k % 2 else Vectors.sparse(3, np.flatnonzero(a), a[a != 0]), b, c)
+        for k, (a, b, c) in enumerate(zip(x, y.tolist(), weights.tolist(), strict=True))
+    ]
+    rdd = spark.sparkContext.parallelize(data, 3)
+    empty = spark.sparkContext.parallelize([], 1)
+    names = ["features", "label", "weight"]
+    return spark.createDataFrame(rdd.union(empty), names).cache()
+
+
+def test_steps_are_those_of_one_process_on_any_partitions(ps, frame, numbers):
+    x, y, weights = numbers
+    options = {"step_size": 0.05}
+    estimator = TorchEstimator(
+        model=two_layers, loss=BINARY, weightCol="weight", batchSize=0, maxIter=25,
+        optimizer="Adam", optimizerOptions={**options, "full_every": 0},
+    )  # fmt: skip
+    local = Objective(Rows(x, y, weights), loss=Network(two_layers, BINARY))
+    expected = local.minimize(method="Adam", max_iterations=25, **options).x
+    for data in (frame, frame.coalesce(1)):
+        model = estimator.fit(data)
+        np.testing.assert_allclose(model.fitted.numpy().x, expected, rtol=1e-9, atol=1e-12)
+    outputs = model.torch_module()(torch.tensor(x)).detach().numpy()[:, 0]
+    said = model.transform(frame).collect()
+    np.testing.assert_allclose([row.rawPrediction for row in said], outputs, rtol=1e-12)
+    np.testing.assert_array_equal([row.prediction for row in said], outputs > 0)
+    assert [row.probability[1] > 0.5 for row in said] == (outputs > 0).tolist()
+
+
+def test_batches_pipelines_and_files(ps, frame, tmp_path):
+    path = str(tmp_path / "model")
+    estimator = TorchEstimator(
+        model=two_layers, loss=BINARY, batchSize=7, epochs=12,
+        optimizerOptions={"step_size": 0.05}, seed=4,
+    )  # fmt: skip
+    fitted = Pipeline(stages=[estimator]).fit(frame)
+    model = fitted.stages[0]
+    history = model.summary.objectiveHistory
+    assert np.mean(history[-9:]) < 0.5 * np.mean(history[:9])
+    again = estimator.fit(frame)
+    np.testing.assert_array_equal(again.fitted.numpy().x, model.fitted.numpy().x)
+    other = estimator.copy({estimator.seed: 5}).fit(frame)
+    assert not np.array_equal(other.fitted.numpy().x, model.fitted.numpy().x)
+    fitted.write().overwrite().save(path)
+    loaded = PipelineModel.load(path).stages[0]
+    assert isinstance(loaded, TorchModel)
+    row = frame.first().features
+    assert loaded.predict(row) == model.predict(row)
+    estimator.save(str(tmp_path / "estimator"))
+    read = TorchEstimator.load(str(tmp_path / "estimator"))
+    assert read.getLoss() == estimator.getLoss()
+    nowhere = TorchEstimator(model=lambda: torch.nn.Linear(3, 1), loss=F.mse_loss, epochs=1)
+    with pytest.raises(ValueError, match="function at the top of a module"):
+        nowhere.fit(frame).save(str(tmp_path / "nowhere"))
+
+
+def test_embeddings_of_sparse_features_stay_on_the_servers(ps, spark, tmp_path):
+    rng = np.random.default_rng(1)
+    many = 1 << 20
+    users, ads = rng.integers(0, 20, 400), rng.integers(0, 10, 400)
+    labels = ((users + ads) % 2).astype(float)
+    data = [
+        (Vectors.sparse(many, [7 * u, 1000 + 13 * a], [1.0, 1.0]), b)
+        for u, a, b in zip(users.tolist(), ads.tolist(), labels.tolist(), strict=True)
+    ]
+    frame = spark.createDataFrame(data, ["features", "label"]).repartition(2).cache()
+    model = TorchEstimator(
+        model=wide_and_deep, loss=BINARY, embeddingSize=4, fields=2, compact=True, batchSize=50,
+        epochs=40, optimizerOptions={"step_size": 0.05},
+    ).fit(frame)  # fmt: skip
+    said = model.transform(frame).select("label", "prediction").collect()
+    assert np.mean([row.label == row.prediction for row in said]) > 0.95
+    assert model.numFeatures == many
+    assert len(model.fitted.coordinates) == np.unique(users).size + np.unique(ads).size
+    model.save(str(tmp_path / "model"))
+    loaded = TorchModel.load(str(tmp_path / "model"))
+    again = loaded.transform(frame).select("label", "prediction").collect()
+    assert again == said
+
+
+def test_bad_input_is_named(ps, spark, frame):
+    with pytest.raises(ValueError, match="TorchEstimator needs model="):
+        TorchEstimator(loss=BINARY).fit(frame)
+    with pytest.raises(TypeError, match="must be a function, got 3"):
+        TorchEstimator(model=3)
+    with pytest.raises(TypeError, match="did you mean 'batchSize'"):
+        TorchEstimator(batch_size=3)
+    broken = TorchEstimator(model=two_layers, loss=lambda out, y: (out - y).mean(), epochs=1)
+    with pytest.raises(LossError, match=r"partition \d.*must return the loss of each row"):
+        broken.fit(frame)
+    with pytest.raises(ValueError, match="the label is 3"):
+        TorchEstimator(model=two_layers, loss=BINARY, labelCol="other").fit(
+            frame.selectExpr("features", "3.0 AS other")
+        )
