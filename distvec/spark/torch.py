@@ -123,8 +123,8 @@ class TorchEstimator(LossEstimator, _TorchParams):
         ``torch.nn.Module``, and a loss such as ``torch.nn.functional.mse_loss``. ``batchSize`` (32
         by default; 0 for all rows), ``epochs``, ``optimizer`` (a solver of ``optim``, ``"Adam"`` by
         default), ``optimizerOptions`` such as ``{"step_size": 1e-3}``, ``seed``. ``labels``,
-        ``outputs``, ``embeddingSize`` and ``fields`` are those of ``distvec.torch.Network``. The
-        others are Params of ``LossEstimator``.
+        ``outputs``, ``embeddingSize`` and ``fields`` are arguments of ``distvec.torch.Network``.
+        The others are Params of ``LossEstimator``.
 
     See Also
     --------

@@ -226,7 +226,7 @@ def test_rows_that_are_refused_and_rows_that_are_few(ps):
         ([["a", "b"]], [1], [-1.0], "weights must be finite and 0 or more"),
         ([["a", "b"]], [1, 0], None, "1 rows, and 2 labels"),
         ([{"a": np.nan}], [1], None, "the numbers of keys must be finite"),
-        ([["a", "b", "c"]], [1], None, "a row has 3 keys, and the machine 2 fields"),
+        ([["a", "b", "c"]], [1], None, "a row has 3 features that are not zero, for 2 fields"),
     ]:
         with pytest.raises(ValueError, match=told):
             machine.partial_fit(rows, labels, weights)
