@@ -125,7 +125,7 @@ class Network(Loss):
         if (self.fields > 0) != (self.embedding_size > 0):
             raise ValueError(
                 f"fields={self.fields} and embedding_size={self.embedding_size}; give both, for a "
-                "network over embeddings, or neither"
+                "network over embeddings, or leave both out"
             )
         if not (np.isfinite(self.spread) and self.spread >= 0.0):
             raise ValueError(f"spread={self.spread!r}; must be a finite number, 0 or more")
