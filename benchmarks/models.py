@@ -29,9 +29,9 @@ from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks import graph_peers
+from benchmarks import graph_peers, network_peers
 from benchmarks.graph_peers import Method
-from benchmarks.harness import Ratio, Report, Table, main
+from benchmarks.harness import Ratio, Report, Table, installed, main
 from benchmarks.spark import start_spark
 from distvec.losses.topics import Topics
 from distvec.spark import Model, PSContext
@@ -344,6 +344,32 @@ FAMILIES: dict[str, Family] = {
         },
         partial(_rmse, label="target"),
         "RMSE",
+    ),
+    "numbers, network by all rows": Family(
+        numbers,
+        100_000,
+        {
+            **({"TorchEstimator": network_peers.by_all_rows} if installed("torch") else {}),
+            "MultilayerPerceptronClassifier": network_peers.perceptron,
+        },
+        _auc,
+        "AUC",
+    ),
+    **(
+        {
+            "numbers, network by batches": Family(
+                numbers,
+                100_000,
+                {
+                    "TorchEstimator": network_peers.by_batches,
+                    "PyTorch in the driver": network_peers.Alone,
+                },
+                _auc,
+                "AUC",
+            )
+        }
+        if installed("torch")
+        else {}
     ),
     "sentences, word vectors, 3 epochs": Family(
         sentences,

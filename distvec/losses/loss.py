@@ -680,6 +680,12 @@ def zeros(loss: Loss, features: int, *, intercept: bool) -> Arrays:
     return tuple(np.zeros(shape_of(one, features, intercept=intercept)) for one in loss.parameters)
 
 
+def no_scores(loss: Loss, *, intercept: bool) -> Floats:
+    """The margins of no rows: with a column for each class if there are several."""
+    nothing = Rows(scipy.sparse.csr_array((0, 0)), np.zeros(0))
+    return loss.scores(nothing, zeros(loss, 0, intercept=intercept), intercept=intercept)
+
+
 def predict(what: str, loss: Loss, classes: Sequence[float], scores: Floats) -> Floats:
     """The answer of a model of ``loss`` to ``what``, one of the above, for rows of these scores."""
     if what == MARGINS:

@@ -87,7 +87,8 @@ class Network(Loss):
     -----
     Parameters are float64 on the servers, and have the dtype of the network in it. Parameters
     without ``requires_grad`` stay as the function made them. A module that draws random numbers,
-    such as ``Dropout``, draws the same ones whenever an evaluation is repeated.
+    such as ``Dropout``, draws the same ones whenever an evaluation is repeated. The network
+    computes on one thread of each process, so bits do not depend on the number of processors.
 
     Examples
     --------
@@ -186,13 +187,12 @@ class Network(Loss):
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
         leaves = tuple(torch.tensor(np.asarray(one, np.float64)).requires_grad_() for one in arrays)
         module, total = self._module.train(), 0.0
-        criterion = _of_rows(self.criterion)
-        with _seeded(crc32(arrays[-1].tobytes(), crc32(rows.labels.tobytes()))):
+        with _one_thread(), _seeded(crc32(arrays[-1].tobytes(), crc32(rows.labels.tobytes()))):
             for number, part in enumerate(blocks(len(rows))):
                 place = name_of_block(number, part)
                 try:
                     outputs = self._outputs(module, rows[part], leaves)
-                    losses = criterion(outputs, self._targets(rows.labels[part], outputs))
+                    losses = self._of_rows(outputs, self._targets(rows.labels[part], outputs))
                     value = self._sum(losses, rows, part)
                     value.backward()
                 except LossError:
@@ -214,7 +214,7 @@ class Network(Loss):
         found = np.empty(shape)
         leaves = tuple(torch.tensor(np.asarray(one, np.float64)) for one in arrays)
         module = self._module.eval()
-        with torch.no_grad():
+        with _one_thread(), torch.no_grad():
             for part in blocks(len(rows)):
                 found[part] = self._outputs(module, rows[part], leaves).numpy()
         return found
@@ -224,7 +224,7 @@ class Network(Loss):
             positive = sigmoid(scores)
             return np.stack([1.0 - positive, positive], axis=1)
         if self.labels == "classes":
-            return softmax(scores.T).T
+            return softmax(scores.T).T if len(scores) else scores
         return super().probabilities(scores)
 
     def predictions(self, scores: Floats) -> Floats:
@@ -268,6 +268,10 @@ class Network(Loss):
         if not trained(made):
             raise ValueError(f"{self} has no parameters to train")
         return made
+
+    @cached_property
+    def _of_rows(self) -> Criterion:
+        return _without_mean(self.criterion)
 
     @cached_property
     def _trained(self) -> dict[str, torch.nn.Parameter]:
@@ -336,7 +340,7 @@ def _labels_of(criterion: Criterion) -> str:
     return "signs" if name in _OF_SIGNS.split() else "real"
 
 
-def _of_rows(criterion: Criterion) -> Criterion:
+def _without_mean(criterion: Criterion) -> Criterion:
     """The same without a reduction over rows, if it is one of PyTorch."""
     if isinstance(criterion, torch.nn.Module):
         if hasattr(criterion, "reduction"):
@@ -351,5 +355,16 @@ def _of_rows(criterion: Criterion) -> Criterion:
 def _seeded(seed: int) -> Iterator[None]:
     """PyTorch's random numbers begin at a seed, and the caller's go on afterwards."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes a millisecond
         yield
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Tasks share the processors, and bits must not depend on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -34,6 +34,7 @@ from distvec.losses.loss import (
     Loss,
     as_given,
     check_loss,
+    no_scores,
     predict,
 )
 from distvec.spark.context import PSContext
@@ -326,9 +327,10 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
 
     def _has(self, what: str) -> bool:
         """Whether the loss has predictions, or probabilities."""
-        fitted, row = self.fitted, () if self.fitted.arrays[0].ndim == 1 else (2,)
+        fitted = self.fitted
         try:
-            predict(what, fitted.loss, fitted.classes, np.zeros((0, *row)))
+            scores = no_scores(fitted.loss, intercept=fitted.has_intercept)
+            predict(what, fitted.loss, fitted.classes, scores)
         except NotImplementedError:
             return False
         return True

@@ -11,7 +11,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 from pyspark import Broadcast
 
-from distvec.losses.loss import Loss, Parameter, predict, zeros
+from distvec.losses.loss import Loss, Parameter, no_scores, predict
 from distvec.losses.rows import Floats, Ints, Matrix, Rows
 from distvec.spark.data.blocks import local_columns
 from distvec.spark.data.rows import BadRow, DenseRows, SparseRows, read_features
@@ -55,10 +55,8 @@ class Request:
 
 def empty_answers(request: Request) -> list[Floats]:
     """The answers for no rows: they have a column for each class if there are several."""
-    loss, intercept = request.loss, request.intercept
-    nothing = Rows(sp.csr_array((0, 0)), np.zeros(0))
-    found = loss.scores(nothing, zeros(loss, 0, intercept=intercept), intercept=intercept)
-    return [predict(what, loss, request.classes, found) for what in request.wanted]
+    found = no_scores(request.loss, intercept=request.intercept)
+    return [predict(what, request.loss, request.classes, found) for what in request.wanted]
 
 
 def score_batches(request: Request, batches: Iterator[pa.Array]) -> Iterator[pa.Array]:

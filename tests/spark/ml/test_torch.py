@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: E402
 from distvec.losses import LossError, Objective, Rows  # noqa: E402
 from distvec.spark.torch import TorchEstimator, TorchModel  # noqa: E402
 from distvec.torch import Network  # noqa: E402
-from tests.spark.ml.torch_networks import two_layers, wide_and_deep  # noqa: E402
+from tests.spark.ml.torch_networks import three_classes, two_layers, wide_and_deep  # noqa: E402
 
 BINARY = F.binary_cross_entropy_with_logits
 
@@ -109,6 +109,24 @@ def test_embeddings_of_sparse_features_stay_on_the_servers(ps, spark, tmp_path):
     loaded = TorchModel.load(str(tmp_path / "model"))
     again = loaded.transform(frame).select("label", "prediction").collect()
     assert again == said
+
+
+def test_classes_have_a_column_each(ps, spark, numbers):
+    x, y, _ = numbers
+    names, classes = ["a", "b", "c"], y + (x[:, 2] > 0.5)
+    data = [(*row, label) for row, label in zip(x.tolist(), classes.tolist(), strict=True)]
+    frame = spark.createDataFrame(data, [*names, "label"]).coalesce(2)
+    model = TorchEstimator(
+        model=three_classes, loss=F.cross_entropy, outputs=3, featuresCols=names, batchSize=0,
+        optimizer="L-BFGS", maxIter=40,
+    ).fit(frame)  # fmt: skip
+    rows = model.transform(frame).collect()
+    outputs = model.torch_module()(torch.tensor(x)).detach()
+    np.testing.assert_allclose(
+        [row.probability for row in rows], torch.softmax(outputs, dim=1), rtol=1e-9
+    )
+    np.testing.assert_array_equal([row.prediction for row in rows], outputs.argmax(dim=1))
+    assert np.mean([row.prediction == row.label for row in rows]) > 0.9
 
 
 def test_bad_input_is_named(ps, spark, frame):

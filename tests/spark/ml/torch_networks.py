@@ -12,6 +12,11 @@ def two_layers() -> Any:
     return torch.nn.Sequential(*layers).double()
 
 
+def three_classes() -> Any:
+    layers = torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)
+    return torch.nn.Sequential(*layers).double()
+
+
 def wide_and_deep() -> Any:
     return WideAndDeep().double()
 
