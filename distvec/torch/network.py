@@ -185,6 +185,8 @@ class Network(Loss):
         return made
 
     def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        if rows.offsets is not None:
+            raise ValueError(f"{self} gets no offsets; give them as a feature")
         leaves = tuple(torch.tensor(np.asarray(one, np.float64)).requires_grad_() for one in arrays)
         module, total = self._module.train(), 0.0
         with _one_thread(), _seeded(crc32(arrays[-1].tobytes(), crc32(rows.labels.tobytes()))):
@@ -287,7 +289,7 @@ class Network(Loss):
     def _outputs(
         self, module: torch.nn.Module, rows: Rows, leaves: tuple[torch.Tensor, ...]
     ) -> torch.Tensor:
-        """The outputs of some rows, (rows,) or (rows, outputs), in float64."""
+        """The outputs of some rows, (rows,) or (rows, outputs)."""
         given = self._by_name(leaves[-1])
         found = functional_call(module, given, (self._inputs(rows, leaves),))
         wanted = (len(rows), self.outputs)

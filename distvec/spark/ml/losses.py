@@ -45,7 +45,8 @@ from distvec.spark.ml.params import HasFeatures, Range, at_least, between
 from distvec.spark.ml.summary import Training, TrainingSummary
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
-from optim import ElasticNet, Result
+from optim import ElasticNet, Result, StochasticSolver
+from optim.scipy_interface import solver_class
 from ps_backend.durability.stores import open_store
 
 __all__ = ("LossEstimator", "LossModel")
@@ -240,10 +241,13 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
         size = min(self.getOrDefault("batchSize"), objective.rows)
         if not size:
             return self._minimize(objective)
+        name = self._given("optimizer") or "Adam"
+        if not issubclass(solver_class(name), StochasticSolver):
+            raise ValueError(f"optimizer={name!r} uses all rows in each step; set batchSize=0")
         sampled = objective.minibatches(size, seed=self.getSeed())
         return self._minimize(
             sampled,
-            method="Adam",
+            method=name,
             max_iterations=self.getOrDefault("epochs") * sampled.batches_per_epoch,
             gradient_tolerance=0.0,
             value_tolerance=0.0,

@@ -235,6 +235,9 @@ def test_what_cannot_be_trained_is_refused() -> None:
         value(two_layers, lambda out, y: (out - y) * float("nan"))
     with pytest.raises(LossError, match=r"ZeroDivisionError.*in broken"):
         value(two_layers, broken)
+    objective = Objective(Rows(x, y, offsets=y), loss=Network(two_layers, F.mse_loss))
+    with pytest.raises(ValueError, match="gets no offsets; give them as a feature"):
+        objective(objective.start())
     with pytest.raises(ValueError, match="give both, for a network over embeddings"):
         value(two_layers, embedding_size=3)
     with pytest.raises(ValueError, match="outputs=0; must be a whole number, 1 or more"):

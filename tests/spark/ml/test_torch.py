@@ -136,6 +136,8 @@ def test_bad_input_is_named(ps, spark, frame):
         TorchEstimator(model=3)
     with pytest.raises(TypeError, match="did you mean 'batchSize'"):
         TorchEstimator(batch_size=3)
+    with pytest.raises(ValueError, match="uses all rows in each step; set batchSize=0"):
+        TorchEstimator(model=two_layers, loss=BINARY, optimizer="L-BFGS").fit(frame)
     broken = TorchEstimator(model=two_layers, loss=lambda out, y: (out - y).mean(), epochs=1)
     with pytest.raises(LossError, match=r"partition \d.*must return the loss of each row"):
         broken.fit(frame)
