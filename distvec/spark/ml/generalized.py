@@ -24,8 +24,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import DoubleType
 
+from distvec.losses.loss import Arrays, Parameter, StatefulLoss, Sums
 from distvec.losses.regression import Squared
-from distvec.losses.rows import Floats
+from distvec.losses.rows import Floats, Ints, Rows
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import Block
 from distvec.spark.ml.families import FAMILIES, LINKS, Distribution, Gaussian
@@ -37,13 +38,17 @@ from distvec.spark.ml.least_squares import (
     LeastSquares,
     Products,
     Solution,
-    Working,
+    about_means,
     products_of,
+    weighted_products,
+    widened,
 )
 from distvec.spark.ml.linear import Estimates
 from distvec.spark.ml.models import MARGIN, ServerModel
 from distvec.spark.ml.params import HasFeatures, Range, at_least, one_of
 from distvec.spark.ml.summary import PredictionSummary, Training
+from distvec.spark.objectives.evaluation_task import LossSpec
+from distvec.spark.objectives.evaluator import Evaluator, standing_tasks
 from distvec.spark.objectives.model import Model, in_mllib
 from distvec.spark.objectives.objective import Objective
 from optim.core.run import progress_bar
@@ -93,17 +98,37 @@ class _Start:
 
 
 @dataclass(frozen=True)
-class _Step:
-    """Response and weight of a step of iteratively reweighted least squares."""
+class _WorkingProducts(StatefulLoss):
+    """A step of iteratively reweighted least squares: products of all columns and the response.
+
+    Parameters are the numbers of the columns with their means at the start, and the coefficients.
+    The sums are products of differences from these means, and last of the number 1.
+    """
 
     distribution: Distribution
-    coefficients: Floats
-    intercept: float
 
-    def __call__(self, block: Block) -> tuple[Floats, Floats | None]:
-        rows, distribution = block.rows, self.distribution
-        local = np.append(self.coefficients[block.columns], self.intercept)
-        predictor = rows.margins(local, intercept=True)
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (Parameter("columns", row=(2,)), Parameter("coefficients"))
+
+    def begin(self, rows: Rows, array: Callable[[int], Floats]) -> tuple[Rows, Floats, Ints]:
+        numbers, means = array(0).T
+        return rows, means, np.append(numbers, numbers[-1] + 1.0).astype(np.int64)
+
+    def advance(
+        self, state: tuple[Rows, Floats, Ints], array: Callable[[int], Floats]
+    ) -> Floats | tuple[Ints, Floats]:
+        rows, means, places = state
+        found = weighted_products(rows.matrix, *self._working(rows, array(1)))
+        far = np.append(found.totals.means - means, 1.0)
+        table = np.pad(found.table, (0, 1)) + found.totals.weight * np.outer(far, far)
+        size = int(places[-1]) + 1
+        return table if places.size == size else (places, widened(table, places, size))
+
+    def _working(self, rows: Rows, coefficients: Floats) -> tuple[Floats, Floats]:
+        """The response and the weight of each row."""
+        distribution = self.distribution
+        predictor = rows.margins(coefficients, intercept=True)
         with np.errstate(all="ignore"):
             mean = distribution.mean(predictor)
             slope = distribution.link.slope(mean)
@@ -112,6 +137,33 @@ class _Step:
         if rows.offsets is not None:
             response -= rows.offsets
         return response, weights if rows.weights is None else weights * rows.weights
+
+    def sums(self, rows: Rows, arrays: Arrays, *, intercept: bool) -> Sums:
+        raise NotImplementedError("its steps minimize no loss; call GeneralizedLinearRegression")
+
+
+class _Steps:
+    """The products of each step, by tasks that stay."""
+
+    def __init__(self, objective: Objective, distribution: Distribution, means: Floats) -> None:
+        ps, work = objective.ps, LossSpec(_WorkingProducts(distribution), intercept=True)
+        self._ps, self._means = ps, means
+        self._tasks = standing_tasks(ps, objective.data, work)
+        self._evaluator = Evaluator(ps, objective.data, work, self._tasks)
+        self._columns = ps.array(np.column_stack([np.arange(float(means.size)), means]))
+
+    def products(self, at: Solution) -> Products:
+        """Of the step from a solution. One message to the tasks."""
+        x = self._ps.array(np.append(at.coefficients, at.intercept))
+        size = self._means.size + 1
+        table = self._ps.zeros((size, size))
+        return about_means(
+            self._means, self._evaluator.advance((self._columns, x), table.type).numpy()
+        )
+
+    def close(self) -> None:
+        """End the tasks."""
+        self._tasks.close()
 
 
 class GeneralizedLinearRegression(RowsEstimator, _GeneralizedParams, Regressor[Any]):
@@ -131,10 +183,10 @@ class GeneralizedLinearRegression(RowsEstimator, _GeneralizedParams, Regressor[A
 
     Notes
     -----
-    Each iteration is one Spark job over the rows, which are read once. The steps are MLlib's, and
-    so is the result. In particular, the penalty is divided by the mean of the working weights. The
-    family "gaussian" with the link "identity" takes one step. A fit with ``initialModel`` starts
-    from the coefficients of a model. ``verbose`` shows a progress bar.
+    The rows are read once, and tasks that stay compute the products of each step. The steps are
+    MLlib's, and so is the result. In particular, the penalty is divided by the mean of the working
+    weights. The family "gaussian" with the link "identity" takes one step. A fit with
+    ``initialModel`` starts from the coefficients of a model. ``verbose`` shows a progress bar.
 
     ``aggregationDepth`` has no effect.
 
@@ -185,25 +237,30 @@ class GeneralizedLinearRegression(RowsEstimator, _GeneralizedParams, Regressor[A
             return problem.solve(objective.products), 1
         start: Any = self._start(objective)
         if start is None:
-            found = problem.solve(_products(objective, _Start(distribution), 0))
+            products = _checked(products_of(objective, _Start(distribution)), 0)
+            found = problem.solve(products)
         else:
+            products = objective.products
             w, rest = np.split(start.numpy(), [objective.features])
             found = Solution(w, float(rest.sum()), None, [])
         problem = LeastSquares(*given, standardize_features=False, standardize_response=False)
-        with progress_bar(self.getMaxIter(), is_shown=self.getOrDefault("verbose")) as show:
-            for iteration in range(1, self.getMaxIter() + 1):
-                step = _Step(distribution, found.coefficients, found.intercept)
-                last, found = found, problem.solve(_products(objective, step, iteration))
-                change = np.abs(found.coefficients - last.coefficients).max(initial=0.0)
-                change = max(change, abs(found.intercept - last.intercept))
-                show(iteration, change=float(change))
-                if change < self.getTol():
-                    return found, iteration
+        steps = _Steps(objective, distribution, products.totals.means)
+        try:
+            with progress_bar(self.getMaxIter(), is_shown=self.getOrDefault("verbose")) as show:
+                for iteration in range(1, self.getMaxIter() + 1):
+                    products = _checked(steps.products(found), iteration)
+                    last, found = found, problem.solve(products)
+                    change = np.abs(found.coefficients - last.coefficients).max(initial=0.0)
+                    change = max(change, abs(found.intercept - last.intercept))
+                    show(iteration, change=float(change))
+                    if change < self.getTol():
+                        return found, iteration
+        finally:
+            steps.close()
         return found, self.getMaxIter()
 
 
-def _products(objective: Objective, working: Working, iteration: int) -> Products:
-    found = products_of(objective, working)
+def _checked(found: Products, iteration: int) -> Products:
     if not (np.isfinite(found.table).all() and found.totals.weight > 0.0):
         raise ValueError(
             f"iteration {iteration}: the means of some rows are out of the range of family and "

@@ -49,12 +49,9 @@ def labels_of(block: Block) -> tuple[Floats, Floats | None]:
 
 
 class Totals(NamedTuple):
-    """Sums over some rows, of their weights and of their squares, and weighted means."""
+    """Of some rows: the sum of their weights, and weighted means."""
 
-    rows: int
     weight: float
-    squares: float
-    """Of the weights."""
     means: Floats
     """Of the features, and last of the response."""
 
@@ -113,13 +110,12 @@ def products_of(objective: Objective, working: Working = labels_of) -> Products:
 
 def _merged(parts: Sequence[Totals], table: Floats) -> Products:
     """``table`` has the sums of products about the means of each part."""
-    rows, weight = sum(one.rows for one in parts), math.fsum(one.weight for one in parts)
+    weight = math.fsum(one.weight for one in parts)
     weights = np.array([one.weight for one in parts])
     each = np.array([one.means for one in parts])
     means = _means(each, weights)
     far = (each - means) * np.sqrt(weights)[:, None]
-    totals = Totals(rows, weight, math.fsum(one.squares for one in parts), means)
-    return Products(totals, table + far.T @ far)
+    return Products(Totals(weight, means), table + far.T @ far)
 
 
 def _contribute(working: Working, contributor: Contributor, descriptor: Descriptor) -> Totals | str:
@@ -129,35 +125,36 @@ def _contribute(working: Working, contributor: Contributor, descriptor: Descript
         response, weights = working(block)
     except ValueError as error:
         return f"partition {descriptor.partition}: {error}"
-    totals, table = weighted_products(block.rows.matrix, response, weights)
-    size = descriptor.features
+    found, size = weighted_products(block.rows.matrix, response, weights), descriptor.features
     if block.columns.size == size:
-        contributor.push(None, table)
-        return totals
+        contributor.push(None, found.table)
+        return found.totals
     places: Ints = np.append(block.columns, size)
-    wide, means = np.zeros((places.size, size + 1)), np.zeros(size + 1)
-    wide[:, places] = table
-    means[places] = totals.means
-    contributor.push(places, wide)
-    return totals._replace(means=means)
+    contributor.push(places, widened(found.table, places, size + 1))
+    return found.totals._replace(means=widened(found.totals.means, places, size + 1))
 
 
-def weighted_products(
-    matrix: Matrix, response: Floats, weights: Floats | None
-) -> tuple[Totals, Floats]:
+def widened(array: Floats, places: Ints, size: int) -> Floats:
+    """With so many columns: those of ``array`` at ``places``, others of zeros."""
+    wide = np.zeros((*array.shape[:-1], size))
+    wide[..., places] = array
+    return wide
+
+
+def weighted_products(matrix: Matrix, response: Floats, weights: Floats | None) -> Products:
     """Of the rows of a matrix and their response, the products about their means. One pass."""
     with serial_blas():
         if isinstance(matrix, np.ndarray) or matrix.nnz >= _DENSE_FROM * math.prod(matrix.shape):
-            shift, table = _dense(matrix, response, weights)
-        else:
-            shift, table = _sparse(matrix, response, weights)
+            return about_means(*_dense(matrix, response, weights))
+        return about_means(*_sparse(matrix, response, weights))
+
+
+def about_means(shift: Floats, table: Floats) -> Products:
+    """Of products of [columns - shift, 1]."""
     weight = float(table[-1, -1])
     near = table[-1, :-1] / weight if weight else np.zeros(shift.size)
-    squares = float(response.size if weights is None else weights @ weights)
-    return (
-        Totals(response.size, weight, squares, shift + near),
-        table[:-1, :-1] - weight * np.outer(near, near),
-    )
+    totals = Totals(weight, shift + near)
+    return Products(totals, table[:-1, :-1] - weight * np.outer(near, near))
 
 
 def _dense(matrix: Matrix, response: Floats, weights: Floats | None) -> tuple[Floats, Floats]:

@@ -10,7 +10,11 @@ from pyspark.sql.types import DoubleType, StructField, StructType
 from distvec.losses import Logistic
 from distvec.spark.ml.classification import LinearSVC, LogisticRegression
 from distvec.spark.ml.losses import LossEstimator
-from distvec.spark.ml.regression import AFTSurvivalRegression, LinearRegression
+from distvec.spark.ml.regression import (
+    AFTSurvivalRegression,
+    GeneralizedLinearRegression,
+    LinearRegression,
+)
 from distvec.spark.objectives import evaluator
 from tests.waiting import PATIENCE
 
@@ -60,6 +64,7 @@ def jobs(spark):
         (LinearRegression(solver="l-bfgs", regParam=0.01), READ + STAY),
         (LinearRegression(loss="huber"), READ + STAY),
         (AFTSurvivalRegression(labelCol="time"), READ + STAY),
+        (GeneralizedLinearRegression(family="poisson"), READ + PRODUCTS + STAY),
     ],
     ids=lambda one: type(one).__name__,  # its uid differs in each process
 )
