@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from pyspark.ml.linalg import Vector
 from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, NumericType
 
 from distvec.losses.labels import KINDS
 from distvec.losses.loss import Loss
 from distvec.losses.rows import Floats
+from distvec.spark.data.columns import find_column
 from distvec.spark.ml.losses import LossEstimator, LossModel, _LossParams
 from distvec.spark.ml.params import Range, at_least, one_of
 from distvec.torch import Network
 
 __all__ = ("TorchEstimator", "TorchModel")
+
+
+_ENTRIES = "distvec embeddings"
+"""The column of features, while a frame has it."""
 
 
 def _to_callable(value: Any) -> Any:
@@ -34,6 +43,7 @@ class _TorchParams(_LossParams):
         "outputs": at_least(1),
         "embeddingSize": at_least(0),
         "fields": at_least(0),
+        "numBuckets": at_least(1),
     }
 
     model: Param[Callable[[], torch.nn.Module] | torch.nn.Module] = Param(
@@ -69,7 +79,13 @@ class _TorchParams(_LossParams):
     fields: Param[int] = Param(
         Params._dummy(),
         "fields",
-        "with embeddings, the largest number of features of a row that are not zero",
+        "with embeddings of featuresCol, the largest number of nonzeros of a row",
+        typeConverter=TypeConverters.toInt,
+    )
+    numBuckets: Param[int] = Param(
+        Params._dummy(),
+        "numBuckets",
+        "with embeddings of featuresCols, the number of features of each column",
         typeConverter=TypeConverters.toInt,
     )
 
@@ -77,8 +93,28 @@ class _TorchParams(_LossParams):
         super().__init__(*args)
         self._setDefault(
             batchSize=32, fitIntercept=False, standardization=False, outputs=1, embeddingSize=0,
-            fields=0,
+            fields=0, numBuckets=1 << 16,
         )  # fmt: skip
+
+    @property
+    def _columns(self) -> list[str]:
+        """The columns with an embedding for each value; none without embeddings or such columns."""
+        wanted = self.getOrDefault("embeddingSize") and self.isDefined("featuresCols")
+        return self.getFeaturesCols() if wanted else []
+
+    def _with_features(self, dataset: DataFrame) -> tuple[DataFrame, Any]:
+        if not self._columns:
+            return super()._with_features(dataset)
+        size, indices, values = self.getOrDefault("numBuckets"), [], []
+        for first, name in zip(count(0, size), self._columns, strict=False):
+            column, kind = find_column(dataset, name, "featuresCols")
+            is_number = isinstance(kind, NumericType | BooleanType)
+            bucket = F.lit(0) if is_number else F.pmod(F.xxhash64(column), F.lit(size))
+            indices.append((first + bucket).cast("int"))
+            values.append(column.cast("double") if is_number else F.lit(1.0))
+        width = F.lit(size * len(indices)).cast("int").alias("size")
+        lists = F.array(*indices).alias("indices"), F.array(*values).alias("values")
+        return dataset.withColumn(_ENTRIES, F.struct(width, *lists)), _ENTRIES
 
     def getLoss(self) -> Loss:
         """Return the network with its loss, as objectives take it.
@@ -106,7 +142,7 @@ class _TorchParams(_LossParams):
             value("labels") if self.isDefined("labels") else "",
             outputs=value("outputs"),
             embedding_size=value("embeddingSize"),
-            fields=value("fields"),
+            fields=len(self._columns) or value("fields"),
             seed=value("seed"),
         )
 
@@ -139,6 +175,10 @@ class TorchEstimator(LossEstimator, _TorchParams):
     multiplied by the number of tasks. A lost task is repeated, and counts once. With
     ``checkpointDir`` a fit continues after a crash.
 
+    With ``embeddingSize`` and ``featuresCols``, each column has ``numBuckets`` rows of the table of
+    embeddings, and is a field of its own. Texts are hashed to one of them; of a number the first
+    one counts, times the number.
+
     The module computes in its own dtype; the parameters and the state of the optimizer are
     float64. ``optimizer="L-BFGS"`` with ``batchSize=0`` trains small networks by all rows.
 
@@ -164,9 +204,18 @@ class TorchEstimator(LossEstimator, _TorchParams):
     torch.Size([1, 1])
     """
 
+    def _check_together(self) -> None:
+        super()._check_together()
+        width = self.getOrDefault("numBuckets") * len(self._columns)
+        if width >= 1 << 31:
+            raise ValueError(
+                f"{len(self._columns)} featuresCols of numBuckets={self.getOrDefault('numBuckets')}"
+                f" are {width:,} features; at most {(1 << 31) - 1:,} are possible"
+            )
+
     def _data_key(self) -> tuple[Any, ...]:
-        names = ("model", "loss", "labels", "outputs", "embeddingSize", "fields", "seed")
-        given = tuple(self._given(name) for name in names)
+        names = "model loss labels outputs embeddingSize fields numBuckets seed"
+        given = tuple(self._given(name) for name in names.split())
         return (*map(id, given[:2]), *given[2:], *super()._data_key()[1:])
 
     @property

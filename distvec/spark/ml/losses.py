@@ -137,6 +137,10 @@ class _LossParams(
             standardization=True, compact=False, batchSize=0, epochs=10, seed=0,
         )  # fmt: skip
 
+    def _with_features(self, dataset: DataFrame) -> tuple[DataFrame, Any]:
+        """The rows, and the columns of their features; one that was added is dropped later."""
+        return dataset, self._features
+
     def getLoss(self) -> Loss:
         """Return the loss.
 
@@ -206,10 +210,11 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
 
     def _objective(self, dataset: DataFrame) -> Objective:
         loss = self.getLoss()
+        rows, features = self._with_features(dataset)
         return Objective(
-            dataset,
+            rows,
             loss=loss,
-            features=self._features,
+            features=features,
             label=self.getLabelCol(),
             weight=self._weight,
             group=self._given("groupCol"),
@@ -348,7 +353,10 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
             wanted[prediction] = PREDICTIONS if self._predicts else MARGINS
         if not wanted:
             return dataset
-        found = self.fitted.add_columns(dataset, wanted, self._features)
+        rows, features = self._with_features(dataset)
+        found = self.fitted.add_columns(rows, wanted, features)
+        if rows is not dataset:
+            found = found.drop(features)
         lists = [name for name in wanted if isinstance(found.schema[name].dataType, ArrayType)]
         return found.withColumns({name: array_to_vector(found[name]) for name in lists})
 

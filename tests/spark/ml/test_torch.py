@@ -111,6 +111,34 @@ def test_embeddings_of_sparse_features_stay_on_the_servers(ps, spark, tmp_path):
     assert again == said
 
 
+def test_columns_of_texts_and_numbers_have_embeddings(ps, spark):
+    rng = np.random.default_rng(2)
+    users, prices = rng.integers(0, 6, 300), rng.choice([-1.0, 0.0, 2.0], 300)
+    labels = ((users % 2) * 2 - 1) * prices > 0
+    data = [
+        (f"u{u}" if u else None, p, float(b))
+        for u, p, b in zip(users.tolist(), prices.tolist(), labels.tolist(), strict=True)
+    ]
+    frame = spark.createDataFrame(data, "user string, price double, label double").coalesce(2)
+    estimator = TorchEstimator(
+        model=wide_and_deep, loss=BINARY, featuresCols=["user", "price"], embeddingSize=4,
+        numBuckets=1000, compact=True, batchSize=50, epochs=60,
+        optimizerOptions={"step_size": 0.05},
+    )  # fmt: skip
+    model = estimator.fit(frame)
+    assert model.numFeatures == 2000
+    found = model.transform(frame)
+    assert found.columns == [*frame.columns, "rawPrediction", "probability", "prediction"]
+    right = [row.label == row.prediction for row in found.collect() if row.price]
+    assert np.mean(right) > 0.95
+    assert model.embeddings.shape == (2000, 4)
+    occurring = model.fitted.coordinates
+    assert len(occurring) == 7
+    assert occurring[-1] == 1000  # the one row of the number
+    with pytest.raises(ValueError, match="3,000,000,000 features; at most"):
+        TorchEstimator(embeddingSize=4, featuresCols=["a", "b", "c"], numBuckets=10**9)
+
+
 def test_classes_have_a_column_each(ps, spark, numbers):
     x, y, _ = numbers
     names, classes = ["a", "b", "c"], y + (x[:, 2] > 0.5)
