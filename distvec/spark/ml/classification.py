@@ -82,7 +82,7 @@ _SIDES = {"lower": -math.inf, "upper": math.inf}
 """The sides of bounds, and the bound that is none."""
 
 
-_WIDE, _NARROW = 1e-2, 1e-6
+_WIDE, _NARROW = 1e-2, 1e-7
 """The widths of the kink of the hinge loss, at first and at the least tolerance."""
 
 
@@ -611,7 +611,7 @@ class LinearSVC(ServerEstimator, _SVCParams, Classifier[Any]):
     Notes
     -----
     The objective is MLlib's, the mean hinge loss plus an l2 penalty. The solver minimizes it with
-    a kink that is rounded over ``100 tol``, at least 1e-6, so the value is at most half of that
+    a kink that is rounded over ``100 tol``, at least 1e-7, so the value is at most half of that
     above the minimum. Unless there is a ``checkpointDir``, it begins with a kink that is rounded
     over 0.01, and narrows it tenfold each time it converges. MLlib's solver stops at kinks, often
     at a higher value, so coefficients may differ.
