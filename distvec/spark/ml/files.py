@@ -308,8 +308,8 @@ def _import_path(own: Any, what: str) -> str:
         module = _LOSSES
     if "<" in name:
         raise ValueError(
-            f"{what} cannot be saved, because it is an object, or defined within a function; use a "
-            "function at the top of a module, which the program that loads it can import"
+            f"{what} cannot be saved, because it is an object, or defined within a function; define "
+            "it at the top of a module, which the program that loads it can import"
         )
     return f"{module}:{name}"
 

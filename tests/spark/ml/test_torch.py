@@ -83,7 +83,7 @@ def test_batches_pipelines_and_files(ps, frame, tmp_path):
     read = TorchEstimator.load(str(tmp_path / "estimator"))
     assert read.getLoss() == estimator.getLoss()
     nowhere = TorchEstimator(model=lambda: torch.nn.Linear(3, 1), loss=F.mse_loss, epochs=1)
-    with pytest.raises(ValueError, match="function at the top of a module"):
+    with pytest.raises(ValueError, match="define it at the top of a module"):
         nowhere.fit(frame).save(str(tmp_path / "nowhere"))
 
 
