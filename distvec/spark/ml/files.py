@@ -308,7 +308,7 @@ def _import_path(own: Any, what: str) -> str:
         module = _LOSSES
     if "<" in name:
         raise ValueError(
-            f"{what} cannot be saved, because it is an object, or defined within a function; define "
+            f"{what} cannot be saved, as it is an object, or defined within a function; define "
             "it at the top of a module, which the program that loads it can import"
         )
     return f"{module}:{name}"
