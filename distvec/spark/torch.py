@@ -188,7 +188,7 @@ class TorchEstimator(LossEstimator, _TorchParams):
     >>> from distvec.spark.torch import TorchEstimator
     >>> def make_network():
     ...     return torch.nn.Sequential(
-    ...         torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)
+    ...         torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)
     ...     )
     >>> estimator = TorchEstimator(
     ...     model=make_network,
@@ -200,7 +200,7 @@ class TorchEstimator(LossEstimator, _TorchParams):
     >>> model = estimator.fit(train)
     >>> model.transform(train).select("label", "prediction").count()
     4
-    >>> model.torch_module()(torch.zeros(1, 3)).shape
+    >>> model.torch_module()(torch.zeros(1, 4)).shape
     torch.Size([1, 1])
     """
 
@@ -245,9 +245,9 @@ class TorchModel(LossModel, _TorchParams):
     >>> import torch
     >>> from distvec.spark.torch import TorchEstimator
     >>> mse = torch.nn.functional.mse_loss
-    >>> model = TorchEstimator(model=lambda: torch.nn.Linear(3, 1), loss=mse, epochs=1).fit(train)
+    >>> model = TorchEstimator(model=lambda: torch.nn.Linear(4, 1), loss=mse, epochs=1).fit(train)
     >>> model
-    TorchModel: Network(<lambda>), numFeatures=3
+    TorchModel: Network(<lambda>), numFeatures=4
     """
 
     def __repr__(self) -> str:
