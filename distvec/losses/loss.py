@@ -147,8 +147,11 @@ class Parameter(NamedTuple):
     rows : int, optional
         The number of rows of an array that belongs to no feature, such as a scale. It takes no
         intercept and is not penalised. By default there is one row for each feature.
+    seed : int, optional
+        Seed of the random start. By default the objective decides.
     start : array, optional
-        The values of such an array that a fit starts from. By default ``spread`` decides.
+        The values of an array without features that a fit starts from. By default ``spread``
+        decides.
 
     Examples
     --------
@@ -162,6 +165,7 @@ class Parameter(NamedTuple):
     takes_intercept: bool = True
     spread: float = 0.0
     rows: int | None = None
+    seed: int | None = None
     start: npt.NDArray[Any] | None = None
 
     @property

@@ -298,8 +298,9 @@ class Objective(ObjectiveBase):
             return parameter.start.copy()
         if not parameter.spread:
             return self._zeros(parameter)
-        seed = (self.seed, *parameter.name.encode())  # each has its own numbers
-        return np.random.default_rng(seed).normal(0.0, parameter.spread, self._shape(parameter))
+        seed = self.seed if parameter.seed is None else parameter.seed
+        rng = np.random.default_rng((seed, *parameter.name.encode()))  # each has its own numbers
+        return rng.normal(0.0, parameter.spread, self._shape(parameter))
 
     def _is_penalised(self, parameter: Parameter) -> Values | None:
         if not parameter.is_of_features:

@@ -214,9 +214,9 @@ class TorchEstimator(LossEstimator, _TorchParams):
             )
 
     def _data_key(self) -> tuple[Any, ...]:
-        names = "model loss labels outputs embeddingSize fields numBuckets seed"
-        given = tuple(self._given(name) for name in names.split())
-        return (*map(id, given[:2]), *given[2:], *super()._data_key()[1:])
+        names = "labels", "outputs", "embeddingSize", "fields", "numBuckets", "seed"
+        given = (self._given(name) for name in names)
+        return (id(self._given("model")), *given, *super()._data_key())
 
     @property
     def _model_type(self) -> type[TorchModel]:

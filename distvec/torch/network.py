@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -70,7 +71,7 @@ class Network(Loss):
     spread : float, default 0.05
         Standard deviation of the random start of the embeddings.
     seed : int, default 0
-        Seed of the network's random start.
+        Seed of the random start of the network and the embeddings.
 
     Raises
     ------
@@ -147,8 +148,9 @@ class Network(Loss):
         )
         if not self.embedding_size:
             return (Parameter("", takes_intercept=False, rows=start.size, start=start),)
+        row = (self.embedding_size,)
         table = Parameter(
-            "embeddings", (self.embedding_size,), takes_intercept=False, spread=self.spread
+            "embeddings", row, takes_intercept=False, spread=self.spread, seed=self.seed
         )
         network = Parameter("network", takes_intercept=False, rows=start.size, start=start)
         return table, network
@@ -188,8 +190,9 @@ class Network(Loss):
         if rows.offsets is not None:
             raise ValueError(f"{self} gets no offsets; give them as a feature")
         leaves = tuple(torch.tensor(np.asarray(one, np.float64)).requires_grad_() for one in arrays)
-        module, total = self._module.train(), 0.0
-        with _one_thread(), _seeded(crc32(arrays[-1].tobytes(), crc32(rows.labels.tobytes()))):
+        total, seed = 0.0, crc32(arrays[-1].tobytes(), crc32(rows.labels.tobytes()))
+        with _alone(), _seeded(seed):
+            module = self._module.train()
             for number, part in enumerate(blocks(len(rows))):
                 place = name_of_block(number, part)
                 try:
@@ -215,8 +218,8 @@ class Network(Loss):
         shape = (len(rows),) if self.outputs == 1 else (len(rows), self.outputs)
         found = np.empty(shape)
         leaves = tuple(torch.tensor(np.asarray(one, np.float64)) for one in arrays)
-        module = self._module.eval()
-        with _one_thread(), torch.no_grad():
+        with _alone(), torch.no_grad():
+            module = self._module.eval()
             for part in blocks(len(rows)):
                 found[part] = self._outputs(module, rows[part], leaves).numpy()
         return found
@@ -361,12 +364,18 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
 
 
+_evaluating = threading.RLock()
+"""The mode of a module, the random numbers and the number of threads are of the process."""
+
+
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Tasks share the processors, and bits must not depend on how many there are."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def _alone() -> Iterator[None]:
+    """One evaluation at a time, by one thread: tasks share the processors, and bits must not depend
+    on how many there are."""
+    with _evaluating:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)

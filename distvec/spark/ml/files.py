@@ -301,27 +301,27 @@ def encode_loss(loss: Loss) -> dict[str, Any]:
     return {"loss": path, "arguments": _encode(given)}
 
 
-def _import_path(own: Any, what: str) -> str:
+def _import_path(own: Any, title: str) -> str:
     """Module and name of a class or function. ``ValueError`` for those that no program imports."""
     module, name = getattr(own, "__module__", ""), getattr(own, "__qualname__", "<object>")
     if getattr(import_module(_LOSSES), name, None) is own:
         module = _LOSSES
     if "<" in name:
         raise ValueError(
-            f"{what} cannot be saved, as it is an object, or defined within a function; define "
+            f"{title} cannot be saved, as it is an object, or defined within a function; define "
             "it at the top of a module, which the program that loads it can import"
         )
     return f"{module}:{name}"
 
 
-def _import(path: str, what: str) -> Any:
+def _import(path: str, kind: str) -> Any:
     """The class or function of such a path. ``ValueError`` if it is not there."""
     module, _, name = path.partition(":")
     try:
         return attrgetter(name)(import_module(module))
     except (ImportError, AttributeError) as error:
         raise ValueError(
-            f"the {what} {name} cannot be imported from {module}: {error}; add its module to the "
+            f"the {kind} {name} cannot be imported from {module}: {error}; add its module to the "
             "Python path, or define it before you load the model"
         ) from None
 

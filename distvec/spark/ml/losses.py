@@ -206,7 +206,7 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
         names = ("labelCol", "fitIntercept", "standardization", "compact")
         given = (self.getOrDefault(name) for name in names)
         columns = (self._given(name) for name in ("groupCol", "eventCol", "offsetCol"))
-        return (id(self.getLoss()), *given, *columns, str(self._features), self._weight)
+        return (id(self._given("loss")), *given, *columns, str(self._features), self._weight)
 
     def _objective(self, dataset: DataFrame) -> Objective:
         loss = self.getLoss()

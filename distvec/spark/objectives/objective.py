@@ -465,7 +465,9 @@ class Objective(ObjectiveBase):
         if not parameter.spread:
             return self._zeros(parameter)
         shape = self._shape(parameter)
-        drawn: DistArray = self.ps.random.normal(scale=parameter.spread, size=shape)
+        drawn: DistArray = self.ps.random.normal(
+            scale=parameter.spread, size=shape, seed=parameter.seed
+        )
         return drawn
 
     def _continued(self, parameter: Parameter, given: Any, start: DistArray) -> DistArray:

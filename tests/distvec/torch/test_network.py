@@ -136,6 +136,7 @@ def test_rows_of_embeddings_come_by_field(seed: int) -> None:
     loss = Network(over_embeddings, F.mse_loss, embedding_size=3, fields=2, spread=0.3)
     objective = Objective((matrix, y), loss=loss)
     start = objective.start()
+    np.testing.assert_array_equal(objective.start()["embeddings"], start["embeddings"])
     value, gradient = objective(start)
 
     torch.manual_seed(0)

@@ -132,6 +132,7 @@ def test_columns_of_texts_and_numbers_have_embeddings(ps, spark):
     right = [row.label == row.prediction for row in found.collect() if row.price]
     assert np.mean(right) > 0.95
     assert model.embeddings.shape == (2000, 4)
+    np.testing.assert_array_equal(estimator.fit(frame).embeddings, model.embeddings)
     occurring = model.fitted.coordinates
     assert len(occurring) == 7
     assert occurring[-1] == 1000  # the one row of the number

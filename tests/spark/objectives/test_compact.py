@@ -182,3 +182,15 @@ def test_refusals(few, ps):
         pytest.raises(ValueError, match=r"w has shape \(4000,\), this objective needs"),
     ):
         loss.expand(ps.zeros(4000))
+
+
+@given(parts=st.lists(st.sets(st.integers(0, 8), min_size=5), min_size=1, max_size=4))
+def test_partitions_in_turn_leave_nothing_in_the_memory_they_share(parts):
+    vectors, type = CoordinateTransfer(), array_type(DenseSpace(9), np.float64)
+    coordinates = [np.array(sorted(part)) for part in parts]
+    for number, where in enumerate([*coordinates, *coordinates, coordinates[-1]], 1):
+        expected = np.zeros(9)
+        expected[where] = number
+        indices, sent = vectors.contribution(type, where, expected[where])
+        assert indices is None
+        np.testing.assert_array_equal(sent, expected)
