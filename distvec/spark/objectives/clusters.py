@@ -2,7 +2,8 @@
 
 First centers come from k-means|| (Bahmani, Moseley, Vattani, Kumar, Vassilvitskii: Scalable
 K-Means++, 2012), or are rows at random. A row is drawn by a hash of its features, so draws are the
-same in any partition.
+same in any partition. Rows with the same features are drawn as one, with the largest of their
+weights: how many there are is known only once all partitions have counted.
 """
 
 from __future__ import annotations
@@ -233,9 +234,10 @@ def _draw(
         rates = rates * nearest(rows, selection.at_columns(table), problem.measure).costs
     elif problem.is_random:
         rates = np.ones(len(rows))
-    uniform = _uniforms(hashes, descriptor.partition, problem.seed, step)
+    salt = mix(np.array([problem.seed % 2**64], np.uint64)) + np.uint64(step)
+    draws = uniform(mix(hashes + mix(salt * GOLDEN)))
     with np.errstate(divide="ignore"):
-        times = -np.log1p(-uniform) / rates
+        times = -np.log1p(-draws) / rates
     order = np.argsort(times, kind="stable")
     order = order[np.isfinite(times[order])]
     _, firsts = np.unique(hashes[order], return_index=True)
@@ -321,17 +323,3 @@ def _draw_one(random: np.random.Generator, rates: Floats) -> int:
     sums = np.cumsum(rates)
     place = int(np.searchsorted(sums, random.random() * sums[-1], side="right"))
     return min(place, int(np.flatnonzero(rates)[-1]))
-
-
-def _uniforms(hashes: Keys, partition: int, seed: int, step: int) -> Floats:
-    """A number in [0, 1) for each row; of equal rows all but the first also by their place."""
-    order = np.argsort(hashes, kind="stable")
-    ranked = hashes[order]
-    begins = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
-    lengths = np.diff(begins, append=ranked.size)
-    ranks = np.empty(ranked.size, np.int64)
-    ranks[order] = np.arange(ranked.size) - np.repeat(begins, lengths)
-    own = np.where(ranks > 0, (ranks << 20) + partition + 1, 0).astype(np.uint64)
-    salt = mix(np.array([seed % 2**64], np.uint64)) + np.uint64(step)
-    keys = mix(mix(hashes + mix(salt * GOLDEN)) + own * GOLDEN)
-    return uniform(keys)

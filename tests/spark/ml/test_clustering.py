@@ -35,7 +35,8 @@ def frame_of(spark, rows, partitions, *, sparse=False):
 @pytest.fixture(scope="module")
 def blobs():
     """Rows around three places, those of the last one first."""
-    return np.concatenate([RNG.normal(PLACES[k], 0.5, (20, 3)) for k in (2, 0, 1)])
+    rng = np.random.default_rng(5)
+    return np.concatenate([rng.normal(PLACES[k], 0.5, (20, 3)) for k in (2, 0, 1)])
 
 
 def costs_by_hand(rows, centers, measure):
@@ -99,8 +100,9 @@ def test_pyspark_s_own_values(ps, spark, tmp_path):
 
 
 def test_draws_do_not_depend_on_partitions(ps, spark, blobs):
-    """With few steps: the first centers decide on the result."""
-    rows = np.concatenate([blobs, blobs[:5], RNG.normal(size=(40, 3)) * 6])
+    """With few steps: the first centers decide on the result. Some rows are in two partitions."""
+    strays = np.random.default_rng(7).normal(size=(40, 3)) * 6
+    rows = np.concatenate([blobs, strays, blobs])
     for mode in ("k-means||", "random"):
         found = []
         for partitions, sparse in ((1, False), (3, True)):
