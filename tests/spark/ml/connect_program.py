@@ -125,6 +125,7 @@ def main(folder: str) -> None:
     """Run all checks in one session."""
     options = {
         "spark.driver.memory": "1g",
+        "spark.python.daemon.module": "tests.spark.warm_daemon",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
