@@ -8,10 +8,9 @@ found slow and copied.
 
 import runpy
 
-import pandas  # noqa: F401, ICN001
-import pyspark.ml  # noqa: F401 - that of vectors alone imports it all
+import pyspark.ml
 import pyspark.sql.pandas.serializers
-import pyspark.worker  # noqa: F401
+import pyspark.worker  # noqa: F401 - and pyspark.ml, as its module of vectors imports all others
 
 import tests.spark.round_schedules  # noqa: F401 - what its tasks need, and distvec.spark with it
 
