@@ -231,16 +231,45 @@ def label_moments(objective: Objective) -> Moments:
     return Moments(found.mean, math.sqrt(found.spread / freedom))
 
 
+class Factors(NamedTuple):
+    """Cholesky's factors of the normal equations, of features times ``scale``."""
+
+    cholesky: tuple[Floats, bool]
+    scale: Floats
+    means: Floats | None
+    """Of the features; None without an intercept."""
+    weight: float
+
+    def inverse_diagonal(self) -> Floats:
+        """The diagonal of the inverse, the intercept last, in the units of the data.
+
+        Times the variance of the noise, these are the variances of the estimates.
+        """
+        upper, _ = self.cholesky
+        inverse = scipy.linalg.solve_triangular(upper, np.eye(len(upper)))
+        spread = np.square(inverse).sum(axis=1) * self.scale**2 / self.weight
+        of_features = np.where(self.scale > 0.0, spread, math.inf)
+        if self.means is None:
+            return of_features
+        near = self.means * self.scale
+        quotient = near @ scipy.linalg.cho_solve(self.cholesky, near)
+        return np.append(of_features, (1.0 + quotient) / self.weight)
+
+
 class Solution(NamedTuple):
     """Coefficients in the units of the data."""
 
     coefficients: Floats
     intercept: float
-    inverse_diagonal: Floats | None
-    """The diagonal of the inverse of the matrix of the normal equations, the intercept last: times
-    the variance of the noise, the variances of the estimates. None if it was not factored."""
+    factors: Factors | None
+    """None if the matrix was not factored."""
     history: list[float]
     """The objective at the start and after each iteration; [0.0] without iterations."""
+
+    @property
+    def inverse_diagonal(self) -> Floats | None:
+        """That of ``factors``; costs more than the solution."""
+        return None if self.factors is None else self.factors.inverse_diagonal()
 
 
 @dataclass(frozen=True)
@@ -284,17 +313,17 @@ class LeastSquares:
         vector = whole[:-1, -1] * scale / unit
         l1, l2 = self._penalties(scale, unit)
         matrix[np.diag_indices(count)] += l2
-        found = None if l1.any() else _by_factors(matrix, vector)
-        if found is None:
+        factors, history = None, [0.0]
+        cholesky = None if l1.any() else _cholesky(matrix)
+        if cholesky is None:
             square = float(whole[-1, -1]) / unit**2
             scaled, history = self._by_steps(matrix, vector, square, l1)
-            diagonal = None
         else:
-            scaled, history = found[0], [0.0]
-            diagonal = self._diagonal(found[1], scale, means[:-1], weight)
+            scaled = scipy.linalg.cho_solve(cholesky, vector) if count else vector
+            factors = Factors(cholesky, scale, means[:-1] if self.intercept else None, weight)
         coefficients = scaled * unit * scale
         intercept = mean - float(means[:-1] @ coefficients) if self.intercept else 0.0
-        return Solution(coefficients, intercept, diagonal, history)
+        return Solution(coefficients, intercept, factors, history)
 
     def _penalties(self, scale: Floats, unit: float) -> tuple[Floats, Floats]:
         """Of each scaled coefficient, the factors of its absolute value and of its square."""
@@ -322,25 +351,14 @@ class LeastSquares:
         result = solver.minimize(function, np.zeros(vector.size))
         return np.asarray(result.x), [float(record.value) for record in result.history]
 
-    def _diagonal(self, inverse: Floats, scale: Floats, means: Floats, weight: float) -> Floats:
-        spread = np.diagonal(inverse) * scale**2 / weight
-        of_features = np.where(scale > 0.0, spread, math.inf)
-        if not self.intercept:
-            return of_features
-        near = means * scale
-        return np.append(of_features, (1.0 + near @ inverse @ near) / weight)
 
-
-def _by_factors(matrix: Floats, vector: Floats) -> tuple[Floats, Floats] | None:
-    """The solution and the inverse; None for a matrix that is singular but for rounding."""
-    if not vector.size:
-        return vector, matrix
+def _cholesky(matrix: Floats) -> tuple[Floats, bool] | None:
+    """The factors; None for a matrix that is singular but for rounding."""
+    if not matrix.size:
+        return matrix, False
     try:
-        factors = scipy.linalg.cho_factor(matrix)
+        factors: tuple[Floats, bool] = scipy.linalg.cho_factor(matrix)
     except scipy.linalg.LinAlgError:
         return None
     pivots = np.square(np.diagonal(factors[0]))
-    if pivots.min() <= _SINGULAR * np.diagonal(matrix).max():
-        return None
-    inverse = scipy.linalg.cho_solve(factors, np.eye(vector.size))
-    return scipy.linalg.cho_solve(factors, vector), inverse
+    return factors if pivots.min() > _SINGULAR * np.diagonal(matrix).max() else None
