@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import resource
-import secrets
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,11 +21,14 @@ from ps_backend.processes.http_server import serve_health
 from ps_backend.processes.logs import FORMATS, LEVELS, write_logs
 from ps_backend.processes.parent_watch import Supervision, supervision
 from ps_backend.processes.service_manager import ServiceManager
+from ps_backend.processes.token_file import TokenFile, read_tokens
 from ps_backend.server.endpoints.grpc_server import Server
 from ps_backend.server.endpoints.tls_identity import FileIdentity, Identity
 from ps_backend.server.service import Incarnation, Service
 from ps_backend.server.sessions import VERSION
 from ps_backend.server.state.memory import share_one_heap
+
+_LOG = logging.getLogger(__name__)
 
 _LONGEST_GRACE = 86_400.0
 _LOOK_SECONDS = 0.5
@@ -154,7 +156,8 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--token-file",
         type=Path,
         metavar="FILE",
-        help="File with the token that clients must pass; created if it is missing (default: a "
+        help="File with the token that clients must pass, or several of which each lets in, one a "
+        "line; read again when it changes, and at SIGHUP; created if it is missing (default: a "
         "new temporary file)",
     )
     memory = serve.add_argument_group("memory, sessions and files")
@@ -271,7 +274,7 @@ def _allow_connections() -> None:
 def _serve(options: argparse.Namespace) -> int:
     _allow_connections()
     share_one_heap()
-    stop, leave = threading.Event(), threading.Event()
+    stop, leave, renew = threading.Event(), threading.Event(), threading.Event()
 
     def terminate(*_: object) -> None:
         (stop if options.supervised or leave.is_set() else leave).set()
@@ -280,10 +283,13 @@ def _serve(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGINT, lambda *_: stop.set())
     supervised = supervision(stop) if options.supervised else None
     if supervised is not None:
-        token, token_file = supervised.token, None
+        tokens, token_file = [supervised.token], None
     else:
         write_logs(options.log_level, options.log_format)
-        token, token_file = _token(options.token_file)
+        token_file = TokenFile(options.token_file)
+        tokens = token_file.tokens
+        if not os.isatty(0):  # else it says that the terminal is gone
+            signal.signal(signal.SIGHUP, lambda *_: renew.set())
     life = Incarnation() if supervised is None else supervised.life
     manager, http = ServiceManager(), None
     try:
@@ -299,12 +305,14 @@ def _serve(options: argparse.Namespace) -> int:
             host=options.host,
             port=options.port,
             bulk_port=options.bulk_port,
-            token=token,
+            token=tokens[0],
             identity=_identity(options) if supervised is None else supervised.identity,
         )
         if options.http_port is not None:
             host = options.host if options.http_host is None else options.http_host
             http = serve_health(server.service, host, options.http_port)
+        if len(tokens) > 1:
+            server.accept(tokens)
         server.start()
         _announce(server.address, token_file, supervised)
         if http is not None:
@@ -313,6 +321,9 @@ def _serve(options: argparse.Namespace) -> int:
         # Python sees a signal that another thread got only in between.
         while not stop.wait(_LOOK_SECONDS):
             manager.keep_alive()
+            if token_file is not None and (renew.is_set() or token_file.has_changed()):
+                renew.clear()
+                _renew(server, token_file)
             if leave.is_set():
                 manager.notify("STOPPING=1", "STATUS=serving open sessions until they end")
                 _drain(server.service, options.grace, stop)
@@ -322,9 +333,18 @@ def _serve(options: argparse.Namespace) -> int:
     finally:
         if http is not None:
             http.close()
-        if token_file is not None and token_file != options.token_file:
-            token_file.unlink(missing_ok=True)
+        if token_file is not None:
+            token_file.close()
     return 0
+
+
+def _renew(server: Server, file: TokenFile) -> None:
+    """Accept the tokens that are in the file now; those before stay if they cannot be read."""
+    try:
+        server.accept(file.read())
+        _LOG.warning("the tokens in %s were read: %d are accepted", file.path, len(file.tokens))
+    except (OSError, ValueError) as error:
+        _LOG.error("the tokens were not renewed, those before stay: %s", error)
 
 
 def _drain(service: Service, grace: float, stop: threading.Event) -> None:
@@ -347,72 +367,18 @@ def _identity(options: argparse.Namespace) -> Identity | None:
     return FileIdentity(options.tls_cert, options.tls_key, options.tls, options.tls_client_ca)
 
 
-def _announce(address: str, token_file: Path | None, supervised: Supervision | None) -> None:
+def _announce(address: str, token_file: TokenFile | None, supervised: Supervision | None) -> None:
     if supervised is not None:
         supervised.report(address)
         return
     print(f"distvec server at {address}", flush=True)
     if token_file is not None:
-        print(f"clients need the token in {token_file}", flush=True)
-
-
-def _token(file: Path | None) -> tuple[str, Path]:
-    """The token in ``file``, which is made if missing; without one in a new temporary file."""
-    if file is None:
-        handle, name = tempfile.mkstemp(prefix="distvec-token-")  # mode 0600
-        return _write_token(handle), Path(name)
-    if not file.exists():
-        _make_token_file(file)
-    elif _is_readable_for_others(file.stat()):
-        print(
-            f"distvec serve: others on this machine can read {file}; so they can use the server: "
-            f"chmod 600 {file}",
-            file=sys.stderr,
-        )
-    return read_token(file), file
-
-
-def _is_readable_for_others(status: os.stat_result) -> bool:
-    """Kubernetes lends a secret of root to this process by a group of its own."""
-    lent = status.st_uid != os.geteuid() and status.st_gid in (os.getegid(), *os.getgroups())
-    return bool(status.st_mode & (0o007 if lent else 0o077))
-
-
-def _make_token_file(file: Path) -> None:
-    """A new token in ``file``, which only this user can read; the file of another who was first
-    stays. It appears with its content, so two servers started at once agree."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f"{file.name}-", dir=file.parent)  # mode 0600
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(file)) from None
-    try:
-        _write_token(handle)
-        os.link(name, file)
-    except FileExistsError:
-        return
-    finally:
-        os.unlink(name)
-    print(f"distvec serve: made a new token in {file}, readable by you alone", file=sys.stderr)
-
-
-def _write_token(handle: int) -> str:
-    token = secrets.token_urlsafe(32)
-    with os.fdopen(handle, "w") as target:
-        target.write(token + "\n")
-    return token
-
-
-def read_token(file: Path) -> str:
-    """The token in ``file``; ``ValueError`` if it is empty."""
-    token = file.read_text().strip()
-    if not token:
-        raise ValueError(f"the token file {file} is empty; write a long random string to it")
-    return token
+        print(f"clients need the token in {token_file.path}", flush=True)
 
 
 def asked_servers(options: argparse.Namespace, *, metrics: bool) -> list[ServerStatus]:
     """The status of the servers that the options of ``add_servers`` name."""
-    token = read_token(options.token_file) if options.token_file is not None else None
+    token = read_tokens(options.token_file)[0] if options.token_file is not None else None
     addresses = [address.strip() for address in options.addresses.split(",") if address.strip()]
     tls, own, key = options.tls, options.tls_cert, options.tls_key
     return server_status(

@@ -14,7 +14,8 @@ from typing import Any
 from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.endpoints.framed_server import FramedServer
 from ps_backend.server.endpoints.tls_identity import Identity
-from ps_backend.transport.framed import FramedConnection, Silent, proofs_of
+from ps_backend.server.endpoints.tokens import Tokens
+from ps_backend.transport.framed import FramedConnection, Silent
 from ps_backend.transport.messages import NONCE_BYTES, SignedMessages
 from ps_backend.wire import ps_pb2 as pb
 
@@ -53,7 +54,10 @@ class MessageServer(FramedServer):
         Who is silent for ``silence`` seconds is sent away. Raises ``OSError``.
         """
         super().__init__(
-            _refuse, key, None if identity is None else identity.context, most=_MOST_CONNECTIONS
+            _refuse,
+            Tokens(key),
+            None if identity is None else identity.context,
+            most=_MOST_CONNECTIONS,
         )
         self._conversation, self._silence, self._key = conversation, silence, key
         self._level = logging.WARNING
@@ -72,12 +76,12 @@ class MessageServer(FramedServer):
         while not self._ending.wait(_LOOK_SECONDS):
             self.send_away_strangers()
 
-    def _proofs(self, framed: FramedConnection) -> tuple[bytes, bytes]:
+    def _admission_to(self, framed: FramedConnection) -> bytes:
         other, mine = bytearray(NONCE_BYTES), secrets.token_bytes(NONCE_BYTES)
         framed.take(memoryview(other), _wait)
         framed.send_proof(mine, _wait)
         framed.nonces = bytes(other) + mine
-        return proofs_of(self._key, framed.nonces)
+        return framed.nonces
 
     def _converse(self, framed: FramedConnection) -> None:
         def silent(_: bool) -> None:

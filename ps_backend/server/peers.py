@@ -52,6 +52,7 @@ class Peers:
     def __init__(self) -> None:
         self._connect: Connect | None = None
         self._transports: dict[str, Peer] = {}
+        self._former: list[Peer] = []
         self._closed = False
         self._lock = threading.Lock()
 
@@ -81,11 +82,19 @@ class Peers:
         if found is not None:
             found.close()
 
+    def renew(self) -> None:
+        """Open others from now on. Those of now end at the next time: they may be in use."""
+        with self._lock:
+            former, self._former = self._former, [*self._transports.values()]
+            self._transports.clear()
+        for transport in former:
+            transport.close()
+
     def close(self) -> None:
         """End all connections; there will be no others."""
         with self._lock:
             self._closed = True
-            for transport in self._transports.values():
+            for transport in (*self._transports.values(), *self._former):
                 transport.close()
             self._transports.clear()
 

@@ -71,6 +71,9 @@ _looking_out = threading.Lock()
 # --- who may connect, and where -----------------------------------------------------------------
 
 
+PROOF_BYTES = hashlib.sha256().digest_size
+
+
 def proofs_of(token: str | None, admission: bytes) -> tuple[bytes, bytes]:
     """What shows that a client, and a server, have the token and the admission."""
     secret = (token or "").encode()

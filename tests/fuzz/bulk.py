@@ -14,6 +14,7 @@ from contextlib import suppress
 import numpy as np
 
 from ps_backend.server.endpoints.framed_server import FramedServer
+from ps_backend.server.endpoints.tokens import Tokens
 from ps_backend.transport.framed import _HEAD, NUMBER, FramedConnection, PlainStream, proofs_of
 from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES
 from ps_backend.wire import ps_pb2 as pb
@@ -34,7 +35,9 @@ class BulkTarget(Target):
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch)
-        self.doors = [FramedServer(service.handle, TOKEN, None) for service in self.services]
+        self.doors = [
+            FramedServer(service.handle, Tokens(TOKEN), None) for service in self.services
+        ]
         self._frames: list[FramedConnection | None] = [None] * len(self.doors)
         self._rng = random.Random(1)
         self._sent = 0

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from ps_backend.server.endpoints.framed_server import FramedServer
+from ps_backend.server.endpoints.tokens import Tokens
 from ps_backend.server.service import Service
 from ps_backend.wire import ps_pb2 as pb
 from tests.fuzz.batches import Tally, run_batch
@@ -27,7 +28,7 @@ def test_a_few_seeds_over_sockets(seed):
 
 def test_strangers_are_sent_away_and_a_good_client_is_served():
     with Watch() as watch:
-        door = FramedServer(Service(memory=1 << 20).handle, TOKEN, None)
+        door = FramedServer(Service(memory=1 << 20).handle, Tokens(TOKEN), None)
         door.bind("127.0.0.1", 0)
         door.start()
         status = pb.Request(status=pb.StatusQuery()).SerializeToString()

@@ -8,7 +8,6 @@ many, are ended; an honest client repeats them.
 
 from __future__ import annotations
 
-import hmac
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 import grpc
 
+from ps_backend.server.endpoints.tokens import Tokens
 from ps_backend.transport.base import BUSY, TOKEN_MISSING, TOKEN_WRONG
 from ps_backend.transport.grpc_transport import MOST_REQUEST_BYTES, PEER, SERVICE, TOKEN_KEY
 
@@ -92,17 +92,17 @@ class Authenticator(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self,
         calls: Mapping[str, UnaryMethod],
         streams: Mapping[str, StreamMethod],
-        token: str | None,
+        tokens: Tokens,
         pool: CountedPool,
     ) -> None:
         """Methods by name; one for ``calls`` gets the only message as a stream, too.
 
-        So nothing of the body is read before a method asks for it. ``token`` None: all get in.
+        So nothing of the body is read before a method asks for it. Without ``tokens`` all get in.
         Each method has another name for other servers, whose calls run in threads of their own: no
         program waits for another one that holds a thread. All others run in ``pool``.
         """
         self._pool = pool
-        self._token = token.encode() if token else None
+        self._tokens = tokens
         self._method_handlers = _methods("", calls, streams)
         self._peers = CountedPool(_PEER_THREADS, "distvec-peer")
         for name, handler in _methods(PEER, calls, streams).items():
@@ -123,12 +123,12 @@ class Authenticator(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
     def _refuse(self, details: grpc.HandlerCallDetails) -> Any:
         """The handler of a call that is not let in; None of one that is."""
-        if self._token is not None:
+        if self._tokens:
             given = dict(details.invocation_metadata).get(TOKEN_KEY)
             if given is None:
                 return self._missing
             data = given.encode() if isinstance(given, str) else given
-            if not hmac.compare_digest(data, self._token):
+            if not self._tokens.accepts(data):
                 return self._wrong
         pool = self._peers if details.method.startswith(_OF_PEERS) else self._pool
         return self._busy if pool.queued >= MOST_QUEUED else None

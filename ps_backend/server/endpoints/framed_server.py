@@ -21,8 +21,10 @@ from google.protobuf.message import DecodeError
 
 from ps_backend.server.commands.command import Payload, Response
 from ps_backend.server.endpoints.relay import NO_ROOM
+from ps_backend.server.endpoints.tokens import Tokens
 from ps_backend.transport.framed import (
     NUMBER,
+    PROOF_BYTES,
     FramedConnection,
     PlainStream,
     Silent,
@@ -74,7 +76,7 @@ class FramedServer:
     def __init__(
         self,
         respond: Respond,
-        token: str | None,
+        tokens: Tokens,
         context: Context | None,
         *,
         most: int | None = None,
@@ -82,9 +84,10 @@ class FramedServer:
         """``context`` None: nothing is encrypted. ``most`` are let in, or MOST_CONNECTIONS."""
         self._respond, self._context, self._most = respond, context, most
         self._admission = secrets.token_bytes(32)
-        self._proof, self._own_proof = proofs_of(token, self._admission)
+        self._tokens = tokens
         self._listeners: list[socket.socket] = []
-        self._connections: dict[socket.socket, None] = {}
+        self._connections: dict[socket.socket, str | None] = {}
+        """With the token that was shown, once it was."""
         self._strangers: dict[socket.socket, float] = {}
         """Since when they are there, oldest first."""
         self._numbered: dict[int, FramedConnection] = {}
@@ -129,6 +132,13 @@ class FramedServer:
         a request is at work, infinite if there is no such connection."""
         found = self._numbered.get(number)
         return math.inf if found is None else found.waits
+
+    def renew(self) -> None:
+        """End the connections of those whose token is no longer accepted."""
+        with self._changed:
+            for connection, token in self._connections.items():
+                if token is not None and token not in self._tokens:
+                    shut_down(connection)  # its thread reads the end
 
     def send_away_strangers(self) -> None:
         """Who has not shown in time who it is; to be called about once a second."""
@@ -213,9 +223,9 @@ class FramedServer:
                 self._changed.notify_all()
             connection.close()
 
-    def _proofs(self, framed: FramedConnection) -> tuple[bytes, bytes]:
-        """What this connection has to show, and is shown."""
-        return self._proof, self._own_proof
+    def _admission_to(self, framed: FramedConnection) -> bytes:
+        """What proofs are made of, besides a token."""
+        return self._admission
 
     def _let_in(self, connection: socket.socket) -> tuple[FramedConnection | None, bytes]:
         """None for a stranger, and if there is no room; and what is shown to who is let in."""
@@ -226,14 +236,17 @@ class FramedServer:
             if self._context is not None:
                 stream = TlsStream(plain, self._context(), _wait)
         framed = FramedConnection(connection, stream, MOST_REQUEST_BYTES, looks_out=is_near)
-        expected, own_proof = self._proofs(framed)
-        proof = bytearray(len(expected))
-        framed.take(memoryview(proof), _wait)
-        is_known = hmac.compare_digest(proof, expected)
+        admission, shown = self._admission_to(framed), bytearray(PROOF_BYTES)
+        framed.take(memoryview(shown), _wait)
         with self._changed:
+            own_proof = b""
+            for token in tuple(self._tokens) or (None,):
+                proof, own = proofs_of(token, admission)
+                if hmac.compare_digest(shown, proof):
+                    own_proof, self._connections[connection] = own, token
             self._strangers.pop(connection, None)
             room = len(self._connections) - len(self._strangers) <= (self._most or MOST_CONNECTIONS)
-        return (framed if is_known and room else None), own_proof
+        return (framed if own_proof and room else None), own_proof
 
     @contextmanager
     def _numbering(self, framed: FramedConnection) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -24,9 +24,10 @@ from ps_backend.server.endpoints.framed_server import Context, FramedServer
 from ps_backend.server.endpoints.relay_process import RelayProcess
 from ps_backend.server.endpoints.shared_memory import Segments, answer_whole, serve_shared
 from ps_backend.server.endpoints.tls_identity import Identity
+from ps_backend.server.endpoints.tokens import Tokens
 from ps_backend.server.service import Service
 from ps_backend.server.state.barriers import MOST_WAITING
-from ps_backend.transport.grpc_transport import MOST_REPLY_BYTES, GrpcTransport, check_token
+from ps_backend.transport.grpc_transport import MOST_REPLY_BYTES, GrpcTransport
 from ps_backend.transport.timeouts import SERVER_OPTIONS
 from ps_backend.wire import ps_pb2 as pb
 from ps_backend.wire.protocol import (
@@ -75,22 +76,25 @@ class Server:
                 f"a server on {host} needs a token, as other machines can reach it; give "
                 "--token-file, or --host 127.0.0.1"
             )
-        check_token(token)
+        self._tokens = tokens = Tokens(*([token] if token else []))
         self.service = service
         context = None if identity is None else identity.context
-        handler = _Handler(service, token, context)
+        handler = _Handler(service, tokens, context)
         self.framed, self._reaper, self._segments = handler.framed, handler.reaper, handler.segments
         service.peers.reach_by(
             lambda address: GrpcTransport(
-                address, token=token, tls=None if identity is None else identity.reach(), peer=True
+                address,
+                token=tokens.first,
+                tls=None if identity is None else identity.reach(),
+                peer=True,
             )
         )
         self._pool = CountedPool(_THREADS, "distvec-server")
-        self._door, self._stopping = handler.table(token, self._pool), threading.Event()
+        self._door, self._stopping = handler.table(tokens, self._pool), threading.Event()
         self._server = grpc.server(self._pool, options=_OPTIONS)
         self._server.add_generic_rpc_handlers((self._door,))
         credentials = None if identity is None else identity.credentials()
-        self.front = RelayProcess(token, host, port)
+        self.front = RelayProcess(tokens, host, port)
         try:
             self.front.bind(lambda address: _bind(self._server, address, credentials))
             self.framed.bind(host, bulk_port)
@@ -106,6 +110,21 @@ class Server:
         self._server.start()
         self.front.start()
         threading.Thread(target=self._look_after, name="distvec-porter", daemon=True).start()
+
+    def accept(self, tokens: Sequence[str]) -> None:
+        """Let in by these tokens from now on, and show the first one to other servers.
+
+        Clients whose token is no longer among them are refused, also in open sessions. Raises
+        ``ValueError``, and then changes nothing.
+        """
+        if not tokens:
+            raise ValueError("a server that needs a token must keep one")
+        is_other = self._tokens.first != tokens[0]
+        self._tokens.replace(tokens)
+        self.front.renew()
+        self.framed.renew()
+        if is_other:
+            self.service.peers.renew()
 
     def stop(self, grace: float = 1.0) -> None:
         """Refuse new requests, wait up to ``grace`` seconds for running ones, and end."""
@@ -136,18 +155,18 @@ class Server:
 class _Handler:
     """The methods of the gRPC service, on raw bytes."""
 
-    def __init__(self, service: Service, token: str | None, context: Context | None) -> None:
+    def __init__(self, service: Service, tokens: Tokens, context: Context | None) -> None:
         self._service = service
-        self.framed = FramedServer(self.respond, token, context)
+        self.framed = FramedServer(self.respond, tokens, context)
         self.reaper = IdleCallReaper()
         self.segments = Segments(service)
 
-    def table(self, token: str | None, pool: CountedPool) -> Authenticator:
+    def table(self, tokens: Tokens, pool: CountedPool) -> Authenticator:
         """What gRPC calls for each method."""
         return Authenticator(
             {"Call": self._call, "Invite": self._invite, "Look": self._look},
             {"Stream": self._stream, "Shared": self._shared},
-            token,
+            tokens,
             pool,
         )
 

@@ -4,7 +4,7 @@ gRPC itself reads HTTP/2 of anybody, and keeps what comes of headers until they 
 stranger need not ever do. Here a stranger may send a kilobyte within seconds, and nothing of it
 reaches gRPC. It is a process of its own, so strangers cost the server's Python no time, and pings
 reach gRPC, which answers them, while that is busy. It needs the standard library alone, to start in
-an instant, holds no secret but the proof that it compares with, and ends when the server does.
+an instant, holds no secret but the proofs that it compares with, and ends when the server does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from _operator import _compare_digest
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -26,8 +26,13 @@ _MOST_HEAD = 1024
 _BUFFER_BYTES = 1 << 18
 """Moved with one call, and kept of a connection whose other side is slow."""
 
+_MOST_COMMAND = 4096
 _MOST_ACCEPTED = 32
 """In a row, before those are heard that are there."""
+
+CLOSE, RENEW = b"\1", b"\2"
+"""Commands of the server: take no more connections; and let in by the proofs of the line behind.
+Each is answered by a byte."""
 
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Of ``accept``: another connection cannot be opened now."""
@@ -70,19 +75,19 @@ class Relay:
         inner: str,
         control: socket.socket,
         *,
-        proof: bytes,
+        proofs: Sequence[bytes],
         strangers: int,
         seconds: float,
         connections: int,
     ) -> None:
-        """``inner``: the path of gRPC's socket. ``proof``: that must be shown; empty: none.
+        """``inner``: the path of gRPC's socket. ``proofs``: one must be shown, if there are any.
 
         ``strangers``: so many may be there at once, each for so many ``seconds``. Of more, the
         oldest of the address that most come from is sent away, so others than it do not notice.
         ``connections``: of those who were let in.
         """
         self._listener, self._inner, self._control = listener, inner, control
-        self._proof, self._seconds = proof, seconds
+        self._proofs, self._seconds = proofs, seconds
         self._most_strangers, self._most_sides = strangers, 2 * connections
         self._strangers: dict[_Stranger, None] = {}
         self._from: dict[str, dict[_Stranger, None]] = {}
@@ -92,7 +97,7 @@ class Relay:
         self._selector = selectors.DefaultSelector()
         self._spare = os.open(os.devnull, os.O_RDONLY)
         """Given up where no other file may be opened, to send newcomers away."""
-        self._serving = True
+        self._serving, self._command = True, b""
 
     def run(self) -> None:
         """Until the server closes its end of ``control``, as it does when it ends, however."""
@@ -110,17 +115,22 @@ class Relay:
         self._selector.register(connection, selectors.EVENT_READ, act)
 
     def _obey(self, _: int) -> None:
-        """Take no more connections; or, when the server has ended, stop."""
+        """Do as the server says; when it has ended, stop."""
         try:
-            self._serving = bool(self._control.recv(1))
+            self._command += self._control.recv(_MOST_COMMAND)
         except OSError:
-            self._serving = False
-        if not self._serving:
-            return
-        if self._listener.fileno() >= 0:
+            self._command = b""
+        self._serving = bool(self._command)
+        if self._command.startswith(RENEW):
+            if not self._command.endswith(b"\n"):
+                return  # the rest is on its way
+            self._proofs = self._command[1:].split()
+        elif self._serving and self._listener.fileno() >= 0:
             self._selector.unregister(self._listener)
             self._listener.close()
-        self._control.send(b"\1")
+        if self._serving:
+            self._control.send(b"\1")
+        self._command = b""
 
     # --- strangers ---
 
@@ -171,7 +181,8 @@ class Relay:
 
     def _answer(self, stranger: _Stranger) -> None:
         head, _, rest = stranger.came.partition(_HEAD_END)
-        if self._proof and not _compare_digest(_proof_in(head), self._proof):
+        shown = _proof_in(head)
+        if self._proofs and not any(_compare_digest(shown, one) for one in self._proofs):
             self._close(stranger, _NO_PROOF)
             return
         inner = self._open_inner()
@@ -309,21 +320,21 @@ def _proof_in(head: bytes) -> bytes:
 
 
 def main() -> None:
-    """Run with what ``relay_process`` gives: files and bounds as arguments, then the proof."""
+    """Run with what ``relay_process`` gives: files and bounds as arguments, then the proofs."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the server says when it is over
     listener, inner, strangers, seconds, connections = sys.argv[1:]
-    control, proof = socket.socket(fileno=0), b""
-    while not proof.endswith(b"\n"):
-        piece = control.recv(4096)
+    control, proofs = socket.socket(fileno=0), b""
+    while not proofs.endswith(b"\n"):
+        piece = control.recv(_MOST_COMMAND)
         if not piece:
             return
-        proof += piece
+        proofs += piece
     Relay(
         socket.socket(fileno=int(listener)),
         inner,
         control,
-        proof=proof[:-1],
+        proofs=proofs.split(),
         strangers=int(strangers),
         seconds=float(seconds),
         connections=int(connections),

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ps_backend.server.endpoints.framed_server import SILENT_SECONDS, listen
+from ps_backend.server.endpoints.relay import CLOSE, RENEW
+from ps_backend.server.endpoints.tokens import Tokens
 from ps_backend.transport.framed import keep_alive
 from ps_backend.transport.tls import proof_of_token
 
@@ -38,12 +40,12 @@ _LONGEST_PATH = 60
 class RelayProcess:
     """Takes connections for the gRPC server of this process, and leads in who shows the proof."""
 
-    def __init__(self, token: str | None, host: str, port: int) -> None:
-        """Take ``port``; 0 lets the system choose. ``token`` None: all are let in.
+    def __init__(self, tokens: Tokens, host: str, port: int) -> None:
+        """Take ``port``; 0 lets the system choose. Without ``tokens`` all are let in.
 
         Raises ``OSError`` if the address cannot be had.
         """
-        self._proof = proof_of_token(token) if token else ""
+        self._tokens = tokens
         self._listener = _listener(host, port)
         self.port: int = self._listener.getsockname()[1]
         self._inner, self._held = "", -1
@@ -92,7 +94,7 @@ class RelayProcess:
                 process_group=0,  # Ctrl-C in the terminal is for the server alone
             )
         self._control.settimeout(_START_SECONDS)
-        self._control.sendall(f"{self._proof}\n".encode())
+        self._control.sendall(self._proofs())
         if not self._control.recv(1):
             raise ConnectionResetError(f"the process for port {self.port} ended as it began")
         self._control.settimeout(_END_SECONDS)
@@ -107,6 +109,15 @@ class RelayProcess:
             with suppress(OSError):  # the next look tries again
                 self.start()
 
+    def renew(self) -> None:
+        """Let in by the tokens of now; who is in stays."""
+        with self._lock:
+            if self._control is None or self._ending:
+                return
+            with suppress(OSError):  # it has ended; the next one begins with the tokens of then
+                self._control.sendall(RENEW + self._proofs())
+                self._control.recv(1)
+
     def close(self) -> None:
         """Take no more connections; those that are there stay."""
         with self._lock:
@@ -114,7 +125,7 @@ class RelayProcess:
         self._listener.close()
         if self._control is not None:
             with suppress(OSError):  # it has ended
-                self._control.sendall(b"\1")
+                self._control.sendall(CLOSE)
                 self._control.recv(1)
 
     def end(self) -> None:
@@ -133,6 +144,9 @@ class RelayProcess:
             self._held = -1
         if self._folder is not None:
             self._folder.cleanup()
+
+    def _proofs(self) -> bytes:
+        return " ".join(map(proof_of_token, self._tokens)).encode() + b"\n"
 
     def _close_control(self) -> None:
         if self._control is not None:

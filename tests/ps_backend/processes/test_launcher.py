@@ -14,7 +14,7 @@ import pytest
 from ps_backend.arguments import Extensions, parse_size
 from ps_backend.client import Client
 from ps_backend.errors import PSError
-from ps_backend.processes.cli import _token, command_parser
+from ps_backend.processes.cli import command_parser
 from ps_backend.processes.launcher import launch_local
 from ps_backend.program.spaces import DenseSpace
 from tests.ps_backend.helpers import put, run_main, served
@@ -221,27 +221,6 @@ def test_serve_makes_the_token_file_that_is_missing(tmp_path):
         with Client.connect([address], token=file.read_text().strip(), retry=0.1):
             process.terminate()
         assert process.stderr.read() == ""
-
-
-def test_servers_started_at_once_make_one_token(tmp_path, monkeypatch):
-    file, link = tmp_path / "token", os.link
-
-    def another_is_first(made, name):
-        file.write_text("of another\n")
-        link(made, name)
-
-    monkeypatch.setattr("os.link", another_is_first)
-    assert _token(file)[0] == "of another"
-    assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_token_that_others_can_read_is_warned_of(tmp_path, capsys):
-    file = tmp_path / "token"
-    file.write_text("secret\n")
-    for mode, warned in ((0o600, False), (0o400, False), (0o640, True), (0o604, True)):
-        file.chmod(mode)
-        assert _token(file) == ("secret", file)
-        assert (f"chmod 600 {file}" in capsys.readouterr().err) == warned
 
 
 def test_a_token_file_that_cannot_be_made_is_named(tmp_path, capsys):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import distvec as dv
-from ps_backend.processes.cli import _is_readable_for_others
+from ps_backend.processes.token_file import _is_readable_for_others
 from tests.waiting import PATIENCE
 
 

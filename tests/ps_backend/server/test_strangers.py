@@ -327,7 +327,7 @@ def test_who_leaves_while_it_is_let_in_counts_once(tmp_path):
         stack.enter_context(ours)
         stack.enter_context(its)
         bounds = {"strangers": 4, "seconds": PATIENCE, "connections": 1}
-        relay = Relay(listener, path, its, proof=b"", **bounds)
+        relay = Relay(listener, path, its, proofs=[], **bounds)
         stack.callback(relay._selector.close)
         stack.callback(os.close, relay._spare)
         listener.setblocking(False)
