@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,18 +16,19 @@ from ps_backend.transport.timeouts import completes_handshake
 from tests.waiting import PATIENCE
 
 TOKEN = "a token of tests"
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS, _TRY_SECONDS = 0.1, 1.0
 
 
 class Served:
     """Servers that may write below ``folder``."""
 
-    def __init__(self, folder: Path, servers: int) -> None:
+    def __init__(self, folder: Path, servers: int, *, grace: float = 25.0) -> None:
         token = folder / "token"
         token.write_text(TOKEN)
         token.chmod(0o600)
         self._command = [sys.executable, "-m", "ps_backend", "serve", "--memory", "256m"]
         self._command += ["--token-file", str(token), "--store", str(folder)]
+        self._command += ["--grace", str(grace)]
         self._ports = [_free_port() for _ in range(servers)]
         self._running = [self._started(k) for k in range(servers)]
         self._over = threading.Event()
@@ -48,8 +50,11 @@ class Served:
         """
         self._running[k].kill()
         self._running[k].wait()
-        self._running[k] = self._started(k)
-        assert completes_handshake(self.addresses[k], PATIENCE, token=TOKEN)
+        deadline = time.monotonic() + PATIENCE
+        while not completes_handshake(self.addresses[k], _TRY_SECONDS, token=TOKEN):
+            assert time.monotonic() < deadline, f"no server starts at {self.addresses[k]}"
+            if self._running[k].poll() is not None:  # also one that was killed while it started
+                self._running[k] = self._started(k)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -84,9 +89,9 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, servers: int) -> Iterator[Served]:
+def served(folder: Path, servers: int, *, grace: float = 25.0) -> Iterator[Served]:
     """Servers for the time of a block."""
-    running = Served(folder, servers)
+    running = Served(folder, servers, grace=grace)
     try:
         yield running
     finally:

@@ -1,4 +1,4 @@
-"""Runs with ``durability="rollback"`` whose processes are killed, or stopped, at random moments.
+"""Runs with ``durability="rollback"`` whose processes are killed, stopped or told to end.
 
 Servers, supervisors, executors and workers, below L-BFGS, OWL-QN and Adam on arrays and over Spark,
 and below lockstep loops. A failure: other bits than without the kill, an error, no end within three
@@ -40,6 +40,9 @@ _N = 4000
 _LIFE_SECONDS = 10.5
 """A server that dies several times sooner is given up, rightly."""
 
+_GRACE_SECONDS = 0.3
+"""A server that is told to end serves open sessions for so long: less than a run takes."""
+
 _STOP_SECONDS = 14.0
 """A stopped process goes on after that at most: some are replaced meanwhile, some are not."""
 
@@ -61,12 +64,17 @@ class Work:
     bits: Callable[[], bytes]
     victims: Victims
     folder: Path
+    signals: Mapping[signal.Signals, int] = field(
+        default_factory=lambda: {signal.SIGKILL: 4, signal.SIGSTOP: 1}
+    )
+    """How often each is sent."""
     taken: list[float] = field(default_factory=list)
     """Seconds of runs without a kill."""
 
 
 def run(scale: float) -> Iterator[Row]:
-    """A row for each work and victim; ``scale`` is of the kills, 116 at 1, and 29 stops."""
+    """A row for each work and victim; ``scale`` is of the kills, 116 at 1, 29 stops and 100
+    ends."""
     for place in (_local, _connected, _spark_here, _spark_cluster):
         before = _shared_memory()
         with ExitStack() as stack:
@@ -85,7 +93,7 @@ def _rows(work: Work, scale: float) -> Iterator[Row]:
             assert work.bits() == expected, f"{work.name}: other bits without a kill"
             work.taken.append(time.monotonic() - began)
         for victim in work.victims:
-            for kind, share in ((signal.SIGKILL, 4), (signal.SIGSTOP, 1)):
+            for kind, share in work.signals.items():
                 count = round(share * scale)
                 if count:
                     yield _row(work, victim, kind, count, expected)
@@ -95,7 +103,8 @@ def _row(work: Work, victim: str, kind: signal.Signals, count: int, expected: by
     same, recoveries, wrong = 0, [], []
     usual = min(work.taken)
     for seed in range(count):
-        time.sleep(_LIFE_SECONDS)
+        if kind != signal.SIGTERM:  # at which none is given up
+            time.sleep(_LIFE_SECONDS)
         dice = random.Random(f"{work.name} {victim} {kind} {seed}")
         strike = threading.Thread(
             target=_strike, args=(dice, work.victims[victim], kind, usual), daemon=True
@@ -161,7 +170,7 @@ def _local(stack: ExitStack) -> Iterator[Work]:
 
 def _connected(stack: ExitStack) -> Iterator[Work]:
     folder = _folder(stack)
-    servers = stack.enter_context(served(folder, 2))
+    servers = stack.enter_context(served(folder, 2, grace=_GRACE_SECONDS))
     stack.enter_context(servers.kept())
     ps = stack.enter_context(
         dv.connect(
@@ -174,7 +183,8 @@ def _connected(stack: ExitStack) -> Iterator[Work]:
     )
     for name in ("L-BFGS", "Adam"):
         bits = _on_arrays(ps, name)
-        yield Work(f"{name}, dv.connect", bits, {"server": lambda: servers.pids}, folder)
+        often = {signal.SIGTERM: 50, signal.SIGKILL: 4, signal.SIGSTOP: 1}
+        yield Work(f"{name}, dv.connect", bits, {"server": lambda: servers.pids}, folder, often)
 
 
 def _on_arrays(ps: dv.Session, name: str) -> Callable[[], bytes]:
