@@ -90,8 +90,9 @@ class KMeans(RowsEstimator, _ClusterParams, Estimator[Any]):
 
     The first centers are rows at random, or come from k-means||, which draws ``2 k`` rows in each
     of ``initSteps`` steps and clusters them in the driver. Draws depend on the seed and on the
-    features of rows, so they are the same for any number of partitions. A fit with
-    ``initialModel`` starts from the centers of a model. ``verbose`` shows a progress bar.
+    features of rows, so they are the same for any number of partitions; equal rows are drawn as
+    one. A fit with ``initialModel`` starts from the centers of a model. ``verbose`` shows a
+    progress bar.
 
     Each step of the algorithm is one request to the resident tasks. The rows are read once for all
     param maps of ``fit``. ``solver``, ``maxBlockSizeInMB`` and ``intermediateStorageLevel`` have no

@@ -32,6 +32,22 @@ from distvec.spark.ml.regression import (
 
 _WEIGHTED = {"weightCol": "weight", "regParam": 0.1}
 
+
+def _network(**options: Any) -> Any:
+    """By PyTorch, which not all tests need."""
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    from distvec.spark.torch import TorchEstimator
+    from tests.spark.ml.torch_networks import two_layers
+
+    return TorchEstimator(
+        model=two_layers,
+        loss=binary_cross_entropy_with_logits,
+        featuresCols=["time", "censor", "weight"],
+        **options,
+    )
+
+
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "logistic": lambda: LogisticRegression(**_WEIGHTED),
     "l1": lambda: LogisticRegression(**_WEIGHTED, elasticNetParam=0.5),
@@ -54,8 +70,13 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "quantile": lambda: LossEstimator(
         loss=Quantile(quantile=0.7, smoothing=0.01), labelCol="time", **_WEIGHTED
     ),
+    "network": lambda: _network(batchSize=0, maxIter=8, weightCol="weight"),
+    "batches": lambda: _network(batchSize=10, epochs=3),
 }
 """By a name; those of ``keys`` are fitted to keys with values."""
+
+DEPENDENT = ("keys", "batches")
+"""Of partitions: each takes steps of its own, or batches are of its rows."""
 
 LOOSE = {"support vectors": 2e-3}
 """How far fits to other partitions may be: a hinge has kinks, near which solvers stop."""
