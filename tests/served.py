@@ -51,10 +51,12 @@ class Served:
         self._running[k].kill()
         self._running[k].wait()
         deadline = time.monotonic() + PATIENCE
-        while not completes_handshake(self.addresses[k], _TRY_SECONDS, token=TOKEN):
-            assert time.monotonic() < deadline, f"no server starts at {self.addresses[k]}"
+        while time.monotonic() < deadline:
             if self._running[k].poll() is not None:  # also one that was killed while it started
                 self._running[k] = self._started(k)
+            if completes_handshake(self.addresses[k], _TRY_SECONDS, token=TOKEN):
+                return
+        raise AssertionError(f"no server starts at {self.addresses[k]}")
 
     @contextmanager
     def kept(self) -> Iterator[None]:

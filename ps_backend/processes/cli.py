@@ -311,8 +311,7 @@ def _serve(options: argparse.Namespace) -> int:
         if options.http_port is not None:
             host = options.host if options.http_host is None else options.http_host
             http = serve_health(server.service, host, options.http_port)
-        if len(tokens) > 1:
-            server.accept(tokens)
+        server.accept(tokens)
         server.start()
         _announce(server.address, token_file, supervised)
         if http is not None:

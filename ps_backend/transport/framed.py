@@ -72,6 +72,7 @@ _looking_out = threading.Lock()
 
 
 PROOF_BYTES = hashlib.sha256().digest_size
+"""Of each of these proofs."""
 
 
 def proofs_of(token: str | None, admission: bytes) -> tuple[bytes, bytes]:

@@ -8,9 +8,9 @@ found slow and copied.
 
 import runpy
 
-import pyspark.ml
+import pyspark.ml  # all of it, as its vectors alone import the rest
 import pyspark.sql.pandas.serializers
-import pyspark.worker  # noqa: F401 - and pyspark.ml, as its module of vectors imports all others
+import pyspark.worker  # noqa: F401
 
 import tests.spark.round_schedules  # noqa: F401 - what its tasks need, and distvec.spark with it
 

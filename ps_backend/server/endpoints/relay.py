@@ -117,20 +117,23 @@ class Relay:
     def _obey(self, _: int) -> None:
         """Do as the server says; when it has ended, stop."""
         try:
-            self._command += self._control.recv(_MOST_COMMAND)
+            piece = self._control.recv(_MOST_COMMAND)
         except OSError:
-            self._command = b""
-        self._serving = bool(self._command)
-        if self._command.startswith(RENEW):
-            if not self._command.endswith(b"\n"):
-                return  # the rest is on its way
-            self._proofs = self._command[1:].split()
-        elif self._serving and self._listener.fileno() >= 0:
-            self._selector.unregister(self._listener)
-            self._listener.close()
-        if self._serving:
+            piece = b""
+        self._serving = bool(piece)
+        self._command += piece
+        while self._serving and self._command:
+            command, rest = self._command[:1], self._command[1:]
+            if command == RENEW:
+                proofs, end, rest = rest.partition(b"\n")
+                if not end:
+                    return  # the rest is on its way
+                self._proofs = proofs.split()
+            elif self._listener.fileno() >= 0:
+                self._selector.unregister(self._listener)
+                self._listener.close()
+            self._command = rest
             self._control.send(b"\1")
-        self._command = b""
 
     # --- strangers ---
 
