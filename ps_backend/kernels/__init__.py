@@ -20,7 +20,8 @@ Compilation is *tiered* (``tiering``): a sweep that has the same bits on every e
 its loops are loaded, and numba once the sweep is hot, or at once if its machine code is on disk.
 All other sweeps run on one engine, which their length and structure choose.
 
-The way of a sweep: ``slices`` cuts what assigns to slices into parts without conditions.
+The way of a sweep: ``slices`` cuts what assigns to slices into parts without conditions, and
+``columns`` copies the columns that it reads of tables, so that all are vectors.
 ``engine_for`` chooses by length and structure. ``lowering`` spells out the
 steps that the engine has no loop for. numpy lists instructions
 (``numpy_instructions``) and runs them (``numpy_engine``). mixed
@@ -40,6 +41,7 @@ from math import prod
 
 from ps_backend.kernels.background import compiled_at_once as compiled_at_once
 from ps_backend.kernels.background import is_in_background
+from ps_backend.kernels.columns import ColumnKernel, columns_of
 from ps_backend.kernels.kernel import Flattened, has_compiler
 from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering import for_numba, split
@@ -143,6 +145,8 @@ def explained(sweep: Sweep, length: int, choice: str = "auto") -> str:
         some = next((part for part in parts.leaves.values() if part is not None), None)
         how = explained(some, length, choice) if some else "copies"
         return f"parts between the ends of its slices; {how}"
+    if columns := columns_of(sweep):
+        return f"copies of the columns; {explained(columns.vectors, length, choice)}"
     strategy = strategy_for(sweep, length * prod(sweep.row), choice)
     if strategy == "rows":
         return "NumPy on whole rows: the rows have several shapes, or reductions, or float16"
@@ -187,6 +191,8 @@ def _parts_of(sweep: Sweep) -> SlicedSweep | None:
 
 
 def _compile_whole(sweep: Sweep, length: int, choice: str) -> Kernel:
+    if columns := columns_of(sweep):
+        return ColumnKernel(columns, _compile_whole(columns.vectors, length, choice))
     width = prod(sweep.row)
     engine = strategy_for(sweep, length * width, choice)
     remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)
