@@ -21,7 +21,7 @@ its loops are loaded, and numba once the sweep is hot, or at once if its machine
 All other sweeps run on one engine, which their length and structure choose.
 
 The way of a sweep: ``slices`` cuts what assigns to slices into parts without conditions, and
-``columns`` copies the columns that it reads of tables, so that all are vectors.
+``table_vectors`` takes tables apart from what is computed on vectors of them.
 ``engine_for`` chooses by length and structure. ``lowering`` spells out the
 steps that the engine has no loop for. numpy lists instructions
 (``numpy_instructions``) and runs them (``numpy_engine``). mixed
@@ -41,13 +41,18 @@ from math import prod
 
 from ps_backend.kernels.background import compiled_at_once as compiled_at_once
 from ps_backend.kernels.background import is_in_background
-from ps_backend.kernels.columns import ColumnKernel, columns_of
 from ps_backend.kernels.kernel import Flattened, has_compiler
 from ps_backend.kernels.kernel import Kernel as Kernel
 from ps_backend.kernels.lowering import for_numba, split
 from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.kernels.reproducible import has_same_bits
 from ps_backend.kernels.slices import SlicedKernel, SlicedSweep, sliced
+from ps_backend.kernels.table_vectors import (
+    LEAST_ELEMENTS,
+    TableVectorKernel,
+    TableVectors,
+    through_vectors,
+)
 from ps_backend.kernels.tiering import (
     TieredKernel,
     TierPlan,
@@ -145,8 +150,8 @@ def explained(sweep: Sweep, length: int, choice: str = "auto") -> str:
         some = next((part for part in parts.leaves.values() if part is not None), None)
         how = explained(some, length, choice) if some else "copies"
         return f"parts between the ends of its slices; {how}"
-    if columns := columns_of(sweep):
-        return f"copies of the columns; {explained(columns.vectors, length, choice)}"
+    if through := _vectors_of(sweep, length):
+        return f"vectors of the tables, part by part; {explained(through.vectors, length, choice)}"
     strategy = strategy_for(sweep, length * prod(sweep.row), choice)
     if strategy == "rows":
         return "NumPy on whole rows: the rows have several shapes, or reductions, or float16"
@@ -190,9 +195,15 @@ def _parts_of(sweep: Sweep) -> SlicedSweep | None:
     return parts if is_same else None
 
 
+def _vectors_of(sweep: Sweep, length: int) -> TableVectors | None:
+    """The parts of a sweep that reads tables through vectors, if these are worth it."""
+    width = sum(prod(value.row) for value in sweep.inputs if value.row)
+    return through_vectors(sweep) if length * width >= LEAST_ELEMENTS else None
+
+
 def _compile_whole(sweep: Sweep, length: int, choice: str) -> Kernel:
-    if columns := columns_of(sweep):
-        return ColumnKernel(columns, _compile_whole(columns.vectors, length, choice))
+    if parts := _vectors_of(sweep, length):
+        return TableVectorKernel(parts, _compile_whole(parts.vectors, length, choice))
     width = prod(sweep.row)
     engine = strategy_for(sweep, length * width, choice)
     remembered = next((cached for most, cached in _REMEMBERED if sweep.size <= most), _compile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
@@ -30,8 +31,16 @@ _SHARED_WORK = 1 << 21
 thread, and taking turns with it for the interpreter lock, takes some 150 us."""
 
 
+_within = threading.local()
+
+
 def thread_count() -> int:
-    """Threads a kernel may use: ``OMP_NUM_THREADS`` where set, else the cores it may use."""
+    """Threads a kernel may use: ``OMP_NUM_THREADS`` where set, else the cores it may use.
+
+    One within ``together``: the threads are at work.
+    """
+    if getattr(_within, "together", False):
+        return 1
     setting = os.environ.get("OMP_NUM_THREADS", "")
     return int(setting) if setting.isdigit() and int(setting) > 0 else usable_cores()
 
@@ -50,12 +59,20 @@ def together(run: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:
     first, *others = zip(*arguments, strict=True)
     if not others:
         return [run(*first)]
-    running = [pool().submit(run, *one) for one in others]
+    running = [pool().submit(_beside_others, run, *one) for one in others]
     try:
-        result = run(*first)
+        result = _beside_others(run, *first)
     finally:
         wait(running)
     return [result, *(one.result() for one in running)]
+
+
+def _beside_others(run: Callable[..., T], *arguments: Any) -> T:
+    _within.together = True
+    try:
+        return run(*arguments)
+    finally:
+        _within.together = False
 
 
 def in_parts(run: Callable[[int, int], object], count: int, work: int) -> None:

@@ -351,8 +351,10 @@ _TRIANGLES = 4
 """Triangles that a chunk has rows for, where it is made one: else joining them costs as much."""
 _SLICE_WORK = 1 << 24
 """Elements computed that a thread goes on for without a pause: some 50 ms."""
-_ALONE = 1 << 19
-"""Elements computed that are not worth a second thread."""
+_ALONE = 1 << 23
+"""Elements computed that are not worth a second thread: some 2 ms."""
+_COSTLY = 8
+"""Elements of other steps in the time of one of an exponential."""
 _FEW_ELEMENTS = 1 << 16
 """Of all values together, for which no memory is used again: it costs more than it saves."""
 _SUMMED = 1 << 15
@@ -419,7 +421,13 @@ class NumpyKernel:
     def _work(self) -> int:
         """Elements computed for each slot."""
         sweep = self._sweep
-        work = self._width * (len(self._recipe.instructions) + len(sweep.results) + 1)
+        costly = sum(
+            step.op in ops.TABLE and ops.TABLE[step.op].costly
+            for value, step in enumerate(sweep.steps, len(sweep.inputs) + len(sweep.scalars))
+            if value not in sweep.constants
+        )
+        steps = len(self._recipe.instructions) + (_COSTLY - 1) * costly
+        work = self._width * (steps + len(sweep.results) + 1)
         if self._multiplies:  # by a large matrix, or to one
             matrices = [*sweep.scalars, *(t for one in self._reducing for t in one.types)]
             work += max(prod(value.row) for value in matrices) // _PRODUCTS
