@@ -59,6 +59,11 @@ def scratch_directory() -> str:
     return local or SparkFiles.getRootDirectory()
 
 
+def held_out_path(path: str) -> str:
+    """Where the rows are that are held out of those in ``path``."""
+    return os.path.join(path, "held-out")
+
+
 def save(block: Block, path: str) -> None:
     """Write a block as ``.npy`` files into the new directory ``path``."""
     os.makedirs(path)

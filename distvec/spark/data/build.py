@@ -22,7 +22,7 @@ from pyspark import TaskContext
 
 from distvec.losses.labels import LabelRule
 from distvec.losses.rows import Floats, Ints, Matrix, Rows
-from distvec.spark.data.blocks import Block, local_columns, save, scratch_directory
+from distvec.spark.data.blocks import Block, held_out_path, local_columns, save, scratch_directory
 from distvec.spark.data.rows import (
     BadRow,
     DenseRows,
@@ -65,6 +65,8 @@ class Descriptor(NamedTuple):
     label_mean: float = 0.0
     label_squares: float = 0.0
     """The weighted sum of the squares of the labels' differences from their mean."""
+    held_out: int = 0
+    """How many of the rows do not train. ``weight_sum`` and the moments are those of the others."""
 
     def encode(self) -> pa.RecordBatch:
         """As one row."""
@@ -110,14 +112,19 @@ def _groups(column: pa.Array) -> Ints:
 
 
 def _events(column: pa.Array) -> Floats:
-    events = read_numbers(column, "event")
-    bad = np.flatnonzero((events != 0.0) & (events != 1.0))
+    return _flags(column, "event", "allowed are 1 (observed) and 0 (censored)")
+
+
+def _held_out(column: pa.Array) -> Floats:
+    return _flags(column, "held_out", "allowed are 1 (does not train) and 0 (trains)")
+
+
+def _flags(column: pa.Array, name: str, allowed: str) -> Floats:
+    flags = read_numbers(column, name)
+    bad = np.flatnonzero((flags != 0.0) & (flags != 1.0))
     if bad.size:
-        row = int(bad[0])
-        raise BadRow(
-            row, f"the event is {events[row]:g}; allowed are 1 (observed) and 0 (censored)"
-        )
-    return events
+        raise BadRow(int(bad[0]), f"{name.replace('_', ' ')} is {flags[bad[0]]:g}; {allowed}")
+    return flags
 
 
 _READERS: dict[str, Callable[[pa.Array], npt.NDArray[Any]]] = {
@@ -125,6 +132,7 @@ _READERS: dict[str, Callable[[pa.Array], npt.NDArray[Any]]] = {
     "offset": _offsets,
     "group": _groups,
     "event": _events,
+    "held_out": _held_out,
 }
 """Of columns that may be there, beside features and label."""
 
@@ -206,11 +214,12 @@ class Collector:
                 raise BadRow(row, reason)
             self.seen.add(value)
 
-    def block(self, dtype: str = "float64", *, compact: bool = True) -> Block:
-        """All rows over the coordinates they touch; ``dtype`` of the matrix's values.
+    def blocks(self, dtype: str = "float64", *, compact: bool = True) -> tuple[Block, Block | None]:
+        """All rows over the coordinates they touch, and those that are held out, if there is such a
+        column; ``dtype`` of the matrix's values.
 
-        Unless ``compact`` it is over all where they touch most: arrays are then pulled and pushed
-        as they are, and nothing has to be picked out.
+        Unless ``compact`` they are over all where they touch most: arrays are then pulled and
+        pushed as they are, and nothing has to be picked out.
 
         The rows are in the order of their digests: Spark may give them in another one when it
         computes the partition again, and sums are to have the same bits. Where they have to lie
@@ -221,11 +230,18 @@ class Collector:
         keys: list[npt.NDArray[Any]] = [np.concatenate(self.digests)]  # the last one counts first
         if self.order:
             keys.append(along["group"] if self.order == "group" else labels)
+        held_out = along.pop("held_out", None)
+        if held_out is not None:
+            keys.append(held_out)
         order = np.lexsort(keys)
         ordered: dict[str, Any] = {f"{name}s": values[order] for name, values in along.items()}
         columns, matrix = self._dense(dtype, compact, order) or self._matrix(dtype, compact, order)
         rows = Rows(matrix, labels[order], **ordered)
-        return Block(columns, rows if self._has_entries else rows.for_many_products())
+        held = None
+        if held_out is not None:
+            count = len(rows) - int(held_out.sum())
+            rows, held = rows[:count], Block(columns, rows[count:])
+        return Block(columns, rows if self._has_entries else rows.for_many_products()), held
 
     @property
     def nnz(self) -> int:
@@ -327,11 +343,13 @@ def _finish(collector: Collector, request: BuildRequest, context: TaskContext) -
     partition, task = collector.partition, context.partitionId()
     if collector.error is not None:
         return Descriptor(partition, "", 0, 0, 0, 0, 0.0, [], collector.error, task=task)
-    block = collector.block(request.dtype, compact=request.compact)
+    block, held_out = collector.blocks(request.dtype, compact=request.compact)
     # Two copies of one task must not write the same files.
     name = f"{partition}-{context.taskAttemptId()}-{uuid.uuid4().hex}"
     path = os.path.join(scratch_directory(), request.dataset, name)
     save(block, path)
+    if held_out is not None:
+        save(held_out, held_out_path(path))
     return Descriptor(
         partition,
         path,
@@ -346,6 +364,7 @@ def _finish(collector: Collector, request: BuildRequest, context: TaskContext) -
         layout=block.rows.layout,
         task=task,
         **_label_moments(block.rows),
+        held_out=0 if held_out is None else len(held_out.rows),
     )
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     StringType,
 )
 
-from distvec.losses.loss import Loss
+from distvec.losses.loss import Loss, PhasedLoss
 from distvec.spark.task_session import TaskSession
 
 _MOST_NAMED = 20
@@ -42,6 +42,8 @@ class Columns:
     offset: str | None = None
     group: str | None = None
     event: str | None = None
+    held_out: str | None = None
+    """1 for rows that do not train, 0 for the others."""
     with_missing: bool = False
     """Whether features may be NaN, or null among others."""
     as_table: bool = False
@@ -257,3 +259,8 @@ def check_columns(loss: Loss, columns: Columns) -> None:
         raise ValueError(f"group={columns.group!r}: {loss} has no groups; leave it out")
     if not loss.takes_events and columns.event is not None:
         raise ValueError(f"event={columns.event!r}: {loss} has no times; leave it out")
+    if columns.held_out is not None and isinstance(loss, PhasedLoss):
+        raise ValueError(
+            f"held_out={columns.held_out!r}: {loss} compares each row with all others; filter the "
+            "rows before"
+        )

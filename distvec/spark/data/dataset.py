@@ -116,7 +116,9 @@ class PartitionedRows(ABC):
         """``ValueError`` for bad rows, as ``check_descriptors``."""
         self.labels = check_descriptors(known, rule)
         """The distinct labels, as they are in the data, if the rule gathers them."""
-        self.rows = sum(one.rows for one in known)
+        self.held_out = sum(one.held_out for one in known)
+        """How many rows do not train; ``rows`` are the others."""
+        self.rows = sum(one.rows for one in known) - self.held_out
         self.nnz = sum(one.nnz for one in known)
         self.size = known[0].features
         self.weight_sum = float(sum(one.weight_sum for one in known))
@@ -378,7 +380,7 @@ class Dataset(PartitionedRows):
             self._digests = before
             raise RuntimeError(
                 f"the data changed when Spark recomputed it: {sum(one.rows for one in known)} "
-                f"rows, not the same {self.rows} as at first. {_STORE_IT}"
+                f"rows, not the same {self.rows + self.held_out} as at first. {_STORE_IT}"
             )
         if now != before and not self._has_warned:
             self._has_warned = True
@@ -414,6 +416,8 @@ def check_descriptors(known: list[Descriptor], rule: LabelRule) -> list[float]:
             raise ValueError(one.error)
     if not known:
         raise ValueError("the data has no rows; a loss needs at least one")
+    if all(one.held_out == one.rows for one in known):
+        raise ValueError("all rows are held out; a loss needs at least one to train")
     for one in known:
         if one.features != known[0].features:
             reason = sizes_differ(one.features, known[0].features)

@@ -22,6 +22,7 @@ from pyspark.ml.param.shared import (
     HasSeed,
     HasStandardization,
     HasTol,
+    HasValidationIndicatorCol,
     HasWeightCol,
 )
 from pyspark.sql import DataFrame, SparkSession
@@ -42,10 +43,10 @@ from distvec.spark.ml.files import decode_loss, encode_loss
 from distvec.spark.ml.fits import ServerEstimator
 from distvec.spark.ml.models import ServerModel, in_memory
 from distvec.spark.ml.params import HasFeatures, Range, at_least, between
-from distvec.spark.ml.summary import Training, TrainingSummary
+from distvec.spark.ml.summary import Training, ValidatedSummary
 from distvec.spark.objectives.model import Model
 from distvec.spark.objectives.objective import Objective
-from optim import ElasticNet, Result, StochasticSolver
+from optim import ElasticNet, Result, State, StochasticSolver
 from optim.scipy_interface import solver_class
 from ps_backend.durability.stores import open_store
 
@@ -70,6 +71,7 @@ class _LossParams(
     HasProbabilityCol,
     HasRawPredictionCol,
     HasSeed,
+    HasValidationIndicatorCol,
     HasFeatures,
 ):
     """Params of the estimator and its models."""
@@ -83,6 +85,7 @@ class _LossParams(
         "seed": at_least(0),
         "batchSize": at_least(0),
         "epochs": at_least(0),
+        "patience": at_least(1),
     }
 
     loss: Param[Loss] = Param(
@@ -129,6 +132,13 @@ class _LossParams(
         "with batchSize: how often all rows are used, in place of maxIter",
         typeConverter=TypeConverters.toInt,
     )
+    patience: Param[int] = Param(
+        Params._dummy(),
+        "patience",
+        "with validationIndicatorCol: epochs, or iterations without batchSize, that may pass "
+        "without a lower loss before the fit ends with the best parameters",
+        typeConverter=TypeConverters.toInt,
+    )
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -173,8 +183,8 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
         known parts of margins. The others are Params as in MLlib: ``featuresCol``, ``labelCol``,
         ``predictionCol``, ``rawPredictionCol``, ``probabilityCol`` (of losses that have
         probabilities), ``weightCol``, ``regParam``, ``elasticNetParam``, ``fitIntercept``,
-        ``standardization``, ``maxIter``, ``tol``; ``compact``, ``batchSize``, ``epochs``, ``seed``,
-        and Params of all estimators of distvec.
+        ``standardization``, ``maxIter``, ``tol``, ``validationIndicatorCol``; ``patience``,
+        ``compact``, ``batchSize``, ``epochs``, ``seed``, and Params of all estimators of distvec.
 
     See Also
     --------
@@ -190,6 +200,11 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
     With ``batchSize``, the optimizer takes a step for each batch, ``"Adam"`` by default. ``seed``
     decides the order of the batches, and ``tol`` is not used.
 
+    Rows for which ``validationIndicatorCol`` is true do not train. Their mean loss after each
+    epoch, or without ``batchSize`` after each iteration, is ``summary.validationHistory``. With
+    ``patience`` the fit ends once it has not fallen for so long, and the model has the parameters
+    for which it was lowest.
+
     With ``compact``, only features that occur in the rows have parameters, as in ``Objective``. The
     other coefficients are 0, so memory depends on the data and not on the number of features.
 
@@ -202,10 +217,21 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
     4
     """
 
+    def _check_together(self) -> None:
+        super()._check_together()
+        if self._given("patience") and not self._given("validationIndicatorCol"):
+            raise ValueError("patience needs held-out rows: set validationIndicatorCol=")
+        if self._given("patience") and self._given("checkpointDir"):
+            raise ValueError(
+                "patience and checkpointDir exclude each other: checkpoints do not have the best "
+                "parameters"
+            )
+
     def _data_key(self) -> tuple[Any, ...]:
-        names = ("labelCol", "fitIntercept", "standardization", "compact")
-        given = (self.getOrDefault(name) for name in names)
-        columns = (self._given(name) for name in ("groupCol", "eventCol", "offsetCol"))
+        own = ("labelCol", "fitIntercept", "standardization", "compact")
+        given = (self.getOrDefault(name) for name in own)
+        names = ("groupCol", "eventCol", "offsetCol", "validationIndicatorCol")
+        columns = (self._given(name) for name in names)
         return (id(self._given("loss")), *given, *columns, str(self._features), self._weight)
 
     def _objective(self, dataset: DataFrame) -> Objective:
@@ -220,6 +246,7 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
             group=self._given("groupCol"),
             event=self._given("eventCol"),
             offset=self._given("offsetCol"),
+            held_out=self._given("validationIndicatorCol"),
             intercept=self.getFitIntercept() and loss.takes_intercept,
             standardization=self.getStandardization(),
             compact=self.getOrDefault("compact"),
@@ -231,33 +258,74 @@ class LossEstimator(ServerEstimator, _LossParams, Predictor[Any]):
         penalty = None
         if strength:
             penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength)
-        result = self._steps(objective.with_penalty(penalty))
-        fitted = in_memory(objective.model(result.x))
+        objective = objective.with_penalty(penalty)
+        held_out = None
+        if self._given("validationIndicatorCol"):
+            held_out = _HeldOutRows(objective, self._given("patience"))
+        result = self._steps(objective, held_out)
+        best = held_out.best if held_out else None
+        fitted = in_memory(objective.model(result.x)) if best is None else best
         model = self._copyValues(self._model_type(fitted)._resetUid(self.uid))
-        model._training = Training(dataset, [record.value for record in result.history])
+        model._training = Training(
+            dataset,
+            [record.value for record in result.history],
+            held_out.history if held_out else None,
+        )
         return model
 
     @property
     def _model_type(self) -> type[LossModel]:
         return LossModel
 
-    def _steps(self, objective: Objective) -> Result:
+    def _steps(self, objective: Objective, held_out: _HeldOutRows | None) -> Result:
         """By all rows, or batch by batch."""
         size = min(self.getOrDefault("batchSize"), objective.rows)
         if not size:
-            return self._minimize(objective)
+            return self._minimize(objective, callback=held_out)
         name = self._given("optimizer") or "Adam"
         if not issubclass(solver_class(name), StochasticSolver):
             raise ValueError(f"optimizer={name!r} uses all rows in each step; set batchSize=0")
         sampled = objective.minibatches(size, seed=self.getSeed())
+        if held_out:
+            held_out.every = sampled.batches_per_epoch
         return self._minimize(
             sampled,
+            callback=held_out,
             method=name,
             max_iterations=self.getOrDefault("epochs") * sampled.batches_per_epoch,
             gradient_tolerance=0.0,
             value_tolerance=0.0,
             full_every=0,
         )
+
+
+class _HeldOutRows:
+    """The loss of rows that do not train, for a callback of the solver.
+
+    It ends the run after so many epochs of ``patience`` without a lower one.
+    """
+
+    def __init__(self, objective: Objective, patience: int | None) -> None:
+        self._objective, self._patience = objective, patience
+        self.every = 1
+        """Iterations of an epoch."""
+        self.history: list[float] = []
+        self.best: Model | None = None
+        """With ``patience``: the model for which the loss was lowest."""
+        self._lowest, self._epoch = np.inf, 0
+
+    def __call__(self, state: State) -> bool:
+        """Whether the run ends."""
+        if state.iteration % self.every:
+            return False
+        value = self._objective.held_out_value(state.x)
+        self.history.append(value)
+        if self._patience is None:
+            return False
+        if self.best is None or value < self._lowest:
+            self._lowest, self._epoch = min(self._lowest, value), len(self.history)
+            self.best = in_memory(self._objective.model(state.x))
+        return len(self.history) - self._epoch >= self._patience
 
 
 class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
@@ -361,10 +429,11 @@ class LossModel(ServerModel, _LossParams, PredictionModel[Vector]):
         return found.withColumns({name: array_to_vector(found[name]) for name in lists})
 
     @property
-    def summary(self) -> TrainingSummary:
+    def summary(self) -> ValidatedSummary:
         """The course of the training."""
-        made = TrainingSummary()
-        made._history = self._known_training().history
+        training = self._known_training()
+        made = ValidatedSummary()
+        made._history, made._validation = training.history, training.validation
         return made
 
     def to_mllib(self) -> SparkModel:

@@ -370,6 +370,8 @@ class Training(NamedTuple):
 
     dataset: DataFrame
     history: list[float]
+    validation: list[float] | None = None
+    """The mean loss of rows that were held out, if there were such."""
 
 
 class TrainingSummary:
@@ -386,3 +388,16 @@ class TrainingSummary:
     def totalIterations(self) -> int:
         """The number of iterations."""
         return max(0, len(self._history) - 1)
+
+
+class ValidatedSummary(TrainingSummary):
+    """The course of a training, and the loss of rows that were held out."""
+
+    _validation: Sequence[float] | None
+
+    @property
+    def validationHistory(self) -> list[float]:
+        """The mean loss of the held-out rows after each epoch, or iteration without batches."""
+        if self._validation is None:
+            raise ValueError("no rows were held out; set validationIndicatorCol=")
+        return list(self._validation)

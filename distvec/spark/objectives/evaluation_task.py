@@ -19,12 +19,14 @@ from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.build import Descriptor
 from distvec.spark.objectives.partition import (
     CoordinateTransfer,
+    HeldOut,
     Part,
     Partition,
     Sample,
     Selection,
     Span,
     Values,
+    Which,
 )
 from distvec.spark.task_session import SessionTicket, join, singleton
 from ps_backend.client import Change, Client, Mailbox, Question, StoredArray
@@ -65,7 +67,7 @@ class Evaluation:
     directions: tuple[StoredArray, ...] = ()
     coordinates: StoredArray | None = None
     """The array with the coordinates that the spaces consist of; None if they have all."""
-    part: Part | Sample | Span | None = None
+    part: Which | None = None
     """Of each partition's rows; None: all."""
     round: str = ""
     """Where gradients are staged; empty where they go with the answer to a mailbox."""
@@ -316,7 +318,9 @@ class TaskSpec:
     work: LossSpec
 
 
-_PARTS: Mapping[str, Any] = MappingProxyType({one.__name__: one for one in (Part, Sample, Span)})
+_PARTS: Mapping[str, Any] = MappingProxyType(
+    {one.__name__: one for one in (Part, Sample, Span, HeldOut)}
+)
 
 
 def encode_request(request: Evaluation) -> bytes:
@@ -326,7 +330,7 @@ def encode_request(request: Evaluation) -> bytes:
         "asked": request.asked,
         "directions": [_plain(one) for one in request.directions],
         "coordinates": request.coordinates and _plain(request.coordinates),
-        "part": request.part and [type(request.part).__name__, *request.part],
+        "part": None if request.part is None else [type(request.part).__name__, *request.part],
         "round": request.round,
         "told": [*request.told.items()],
         "like": request.like and _plain(request.like),

@@ -45,7 +45,7 @@ from distvec.spark.objectives.evaluation_task import LossSpec
 from distvec.spark.objectives.evaluator import Evaluator, LossSums, standing_tasks
 from distvec.spark.objectives.features import Moments, active_features, moments, rows_at_features
 from distvec.spark.objectives.model import Model
-from distvec.spark.objectives.partition import Part, Sample
+from distvec.spark.objectives.partition import HeldOut, Part, Sample
 from optim import ElasticNet
 from optim.stochastic.minibatches import Order
 from ps_backend.arguments import check_choice
@@ -83,6 +83,8 @@ class Objective(ObjectiveBase):
         The column that tells which rows are ranked together.
     event : str, optional
         For survival times: the column with 1 if the event was observed, 0 if the row was censored.
+    held_out : str, optional
+        The column with true or 1 for rows that do not train: ``held_out_value`` is their mean loss.
     intercept : bool, default False
         Whether the parameters have one more row, the last, which is added to every margin and not
         penalised.
@@ -181,6 +183,7 @@ class Objective(ObjectiveBase):
         offset: str | None = None,
         group: str | None = None,
         event: str | None = None,
+        held_out: str | None = None,
         intercept: bool = False,
         standardization: bool = False,
         positive_label: float | None = None,
@@ -195,7 +198,7 @@ class Objective(ObjectiveBase):
         check_intercept(loss, intercept)
         names = feature_names(features)
         how = loss.takes_missing, loss.takes_tables
-        columns = Columns(names, label, weight, offset, group, event, *how)
+        columns = Columns(names, label, weight, offset, group, event, held_out, *how)
         check_columns(loss, columns)
         rule = label_rules.rule(loss.labels, positive_label)
         self.data: PartitionedRows
@@ -256,6 +259,30 @@ class Objective(ObjectiveBase):
     def weight_sum(self) -> float:
         """Sum of the row weights; the number of rows if there are no weights."""
         return self.data.weight_sum
+
+    def held_out_value(self, x: Weights) -> float:
+        """Return the mean loss over the rows that are held out, without the penalty.
+
+        Parameters
+        ----------
+        x : array or dict of arrays
+            The parameters.
+
+        Returns
+        -------
+        float
+            It costs as much as an evaluation of so many rows.
+
+        Raises
+        ------
+        ValueError
+            If no row is held out, or all that are have weight 0.
+        """
+        if not self.data.held_out:
+            raise ValueError("no row is held out; name the column that tells which: held_out=...")
+        arrays = self._used(self._arrays(x))
+        found = self._evaluator.sums(arrays, self.coordinates, HeldOut())
+        return float(found.value / positive_weight(self.loss, found.weight))
 
     @property
     def dimension(self) -> int:

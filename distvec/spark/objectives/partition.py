@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from distvec.losses.row_hashes import GOLDEN, Keys, mix, row_hashes, uniform
 from distvec.losses.rows import Ints, Rows
-from distvec.spark.data.blocks import Block, load, local_columns
+from distvec.spark.data.blocks import Block, held_out_path, load, local_columns
 from ps_backend.client import Change, Client, StoredArray
 from ps_backend.program.spaces import Space
 from ps_backend.program.types import ArrayType
@@ -132,6 +132,10 @@ class Span(NamedTuple):
         return np.flatnonzero(found)
 
 
+class HeldOut(NamedTuple):
+    """Which of a partition's rows: those that do not train."""
+
+
 class Partition:
     """The rows in the files of ``path``, mapped; BlockMissing if they are elsewhere."""
 
@@ -140,8 +144,8 @@ class Partition:
         self._whole = Selection(path, load(path))
         self._parts: dict[Part, Selection] = {}
 
-    def selection(self, part: Part | Sample | Span | None, partition: int) -> Selection:
-        """All rows, or a part of those of partition number ``partition``.
+    def selection(self, part: Which | None, partition: int) -> Selection:
+        """All rows that train, a part of those of partition number ``partition``, or the others.
 
         Parts of one size are kept: they need memory for the places of their elements.
         """
@@ -151,11 +155,20 @@ class Partition:
             return self._whole.sample(part, partition)
         if isinstance(part, Span):
             return self._whole.span(part)
+        if isinstance(part, HeldOut):
+            return self._held_out
         if part not in self._parts:
             if any(known.of != part.of for known in self._parts):
                 self._parts.clear()
             self._parts[part] = self._whole.part(part, partition)
         return self._parts[part]
+
+    @cached_property
+    def _held_out(self) -> Selection:
+        return Selection(self.path, load(held_out_path(self.path)))
+
+
+Which = Part | Sample | Span | HeldOut
 
 
 class Selection:

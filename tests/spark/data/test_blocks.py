@@ -42,7 +42,7 @@ def test_batches_become_one_block():
     collector = Collector(0, Signs())
     for part in (slice(0, 3), slice(3, 3), slice(3, 7)):
         collector.add(make_batch(table[part], labels[part], weights[part]))
-    block = collector.block()
+    block = collector.blocks()[0]
     touched = np.flatnonzero(np.any(table != 0, axis=0))
     np.testing.assert_array_equal(block.columns, touched)
     order = [weights.tolist().index(weight) for weight in block.rows.weights]  # that of the digests
@@ -60,7 +60,7 @@ def test_a_block_that_touches_most_features_has_a_column_for_each(missing, compa
     table = np.diag(np.arange(1.0, 9.0))[: 8 - missing]
     collector = Collector(0, Signs())
     collector.add(make_batch(table, np.ones(len(table)), np.ones(len(table))))
-    block = collector.block(compact=compact)
+    block = collector.blocks(compact=compact)[0]
     np.testing.assert_array_equal(block.columns, np.arange(kept))
     np.testing.assert_array_equal(
         np.sort(block.rows.matrix.toarray(), axis=0), np.sort(table[:, :kept], axis=0)

@@ -106,7 +106,7 @@ def test_a_block_of_dense_vectors_is_that_of_sparse_ones(count, size, density, c
         for part in (rows[: count // 2], rows[count // 2 :]):
             collector.add(batch(vectors(*part), [1.0 if k % 2 else -1.0 for k in range(len(part))]))
         assert collector.nnz == np.count_nonzero(table)
-        blocks.append((collector.block(dtype, compact=compact), collector.digest))
+        blocks.append((collector.blocks(dtype, compact=compact)[0], collector.digest))
     (ours, digest), (theirs, other) = blocks
     assert digest == other
     np.testing.assert_array_equal(ours.columns, theirs.columns)
@@ -252,7 +252,7 @@ rows = pa.ipc.open_file(sys.argv[1]).get_batch(0)
 for some in (rows, rows.slice(1, 1), rows.slice(2, 1)):
     collector = Collector(0, Signs())
     collector.add(some)
-    block = collector.block()
+    block = collector.blocks()[0]
     print(block.rows.labels, Descriptor(0, "", *[1] * 4, 1.0, [], None).encode().num_rows)
 print("pandas" in sys.modules)
 """

@@ -27,6 +27,7 @@ from distvec.spark.ml.classification import (
     LogisticRegression,
     LogisticRegressionModel,
 )
+from distvec.spark.ml.losses import LossEstimator
 from distvec.spark.ml.recommendation import ALS
 from distvec.spark.objectives.model import Model
 from tests.pages import pages
@@ -75,6 +76,9 @@ def check_fits(frame: object, path: str) -> None:
     assert next(fits)[1].coefficients.numNonzeros() == 3
     model.save(path)
     assert LogisticRegressionModel.load(path).coefficients == model.coefficients
+    some = frame.filter("label < 2").withColumn("held", F.rand(1) < 0.3)
+    held = LossEstimator(loss=Logistic(), maxIter=5, validationIndicatorCol="held").fit(some)
+    assert len(held.summary.validationHistory) == held.summary.totalIterations > 0
     with pytest.raises(
         NotImplementedError, match=re.escape('model.write().format("mllib").save(path)')
     ):

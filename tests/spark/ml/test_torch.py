@@ -174,3 +174,21 @@ def test_bad_input_is_named(ps, spark, frame):
         TorchEstimator(model=two_layers, loss=BINARY, labelCol="other").fit(
             frame.selectExpr("features", "3.0 AS other")
         )
+
+
+def test_patience_returns_the_best_epoch(ps, frame, numbers):
+    """The loss of the held-out rows is that of the module, which is returned as it was then."""
+    x, y, _ = numbers
+    held = x[:, 1] > 0
+    data = frame.rdd.map(lambda row: (row.features, row.label, bool(row.features[1] > 0)))
+    estimator = TorchEstimator(
+        model=two_layers, loss=BINARY, batchSize=10, epochs=100, patience=2,
+        optimizerOptions={"step_size": 0.1}, validationIndicatorCol="held",
+    )  # fmt: skip
+    model = estimator.fit(data.toDF(["features", "label", "held"]))
+    history = model.summary.validationHistory
+    assert len(history) == np.argmin(history) + 3 < 100
+    with torch.no_grad():
+        outputs = model.torch_module()(torch.tensor(x[held]))[:, 0]
+        loss = BINARY(outputs, torch.tensor(y[held]))
+    np.testing.assert_allclose(min(history), float(loss), rtol=1e-12)
