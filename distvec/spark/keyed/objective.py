@@ -39,6 +39,7 @@ from distvec.rows.api import rows as row_functions
 from distvec.rows.optimizers import RowOptimizer
 from distvec.spark.context import PSContext
 from distvec.spark.data.columns import check_data, find_column
+from distvec.spark.jobs.failures import Failure
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.keyed.task import (
     SCHEMA,
@@ -385,6 +386,9 @@ class KeyedObjective:
         seen = PassStatistics.zero()
         for row in rows.mapInArrow(task, SCHEMA).collect():
             seen += PassStatistics.of_row(row)
+        if seen.failure:
+            failure = Failure.from_text(seen.failure)
+            failure.throw(f"in the task of partition {failure.partition}", "the trace is its own")
         if seen.error:
             raise ValueError(seen.error)
         return seen

@@ -17,7 +17,9 @@ from distvec.losses.loss import PROBABILITIES, Arrays, Loss, predict
 from distvec.losses.rows import Floats, Ints, Rows
 from distvec.objectives.keyed_machine import INTERCEPT
 from distvec.spark.data.rows import BadRow, keyed_rows, read_numbers, read_weights
+from distvec.spark.jobs.failures import Failure
 from distvec.spark.rounds.contribute import KeyedContributor
+from ps_backend.errors import ServerLost
 
 _BINS = 512
 """Of margins, for the area under the curve: from -8 to 8, and those beyond."""
@@ -25,7 +27,7 @@ _MOST_MARGIN = 8.0
 
 SCHEMA = (
     "rows long, weight double, loss double, negative array<double>, positive array<double>, "
-    "error string"
+    "error string, failure string"
 )
 """Of ``PassStatistics`` as a DataFrame's row."""
 
@@ -41,6 +43,8 @@ class PassStatistics:
     positive: Floats
     error: str = ""
     """The place of a row that cannot be used, and why."""
+    failure: str = ""
+    """The loss of a server, as ``Failure`` writes it."""
 
     @classmethod
     def zero(cls) -> PassStatistics:
@@ -69,6 +73,7 @@ class PassStatistics:
             self.negative + other.negative,
             self.positive + other.positive,
             self.error or other.error,
+            self.failure or other.failure,
         )
 
     @property
@@ -90,13 +95,14 @@ class PassStatistics:
             name: pa.array([getattr(self, name).tolist()], pa.list_(pa.float64()))
             for name in ("negative", "positive")
         }
-        return pa.RecordBatch.from_pydict(sums | bins | {"error": pa.array([self.error])})
+        texts = {name: pa.array([getattr(self, name)]) for name in ("error", "failure")}
+        return pa.RecordBatch.from_pydict(sums | bins | texts)
 
     @classmethod
     def of_row(cls, row: Any) -> PassStatistics:
         """Of a row of ``SCHEMA``."""
         histograms = np.array(row.negative), np.array(row.positive)
-        return cls(row.rows, row.weight, row.loss, *histograms, row.error)
+        return cls(row.rows, row.weight, row.loss, *histograms, row.error, row.failure)
 
 
 @dataclass(frozen=True)
@@ -186,17 +192,20 @@ class Pass:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For ``mapInArrow``: a row with the statistics.
 
-        After a row that cannot be used, the rest is read and ignored.
+        After a row that cannot be used, or the loss of a server, which Spark would bury in a Java
+        trace, the rest is read and ignored.
         """
-        found, count = PassStatistics.zero(), 0
+        context: Any = TaskContext.get()
+        found, count, partition = PassStatistics.zero(), 0, context.partitionId()
         for batch in batches:
             try:
-                if not found.error:
+                if not (found.error or found.failure):
                     found += self._learn(batch)
             except BadRow as bad:
-                context: Any = TaskContext.get()
-                place = f"partition {context.partitionId()}, row {count + bad.row}"
+                place = f"partition {partition}, row {count + bad.row}"
                 found = replace(found, error=f"{place}: {bad.reason}")
+            except ServerLost as lost:
+                found = replace(found, failure=Failure.of(partition, lost).as_text())
             count += batch.num_rows
         yield found.as_arrow()
 

@@ -21,6 +21,7 @@ from distvec.losses.loss import as_arrays, as_given
 from distvec.objectives.model import Model as Fitted
 from distvec.objectives.model import Weights
 from distvec.spark.barrier.job import run_in_tasks
+from distvec.spark.context import PSContext
 from distvec.spark.jobs.application import is_connect
 from distvec.spark.jobs.failures import Failure
 from distvec.spark.ml.files import Saved, encode_map
@@ -31,10 +32,12 @@ from distvec.spark.ml.params import (
     SettableParams,
     StartParams,
 )
+from distvec.spark.objectives.block_rounds import restart_if_lost
 from distvec.spark.objectives.objective import Objective
 from optim import Result
 from ps_backend.durability.checkpoint_directory import names_checkpoint
 from ps_backend.durability.stores import open_store
+from ps_backend.errors import PSError
 
 ParamMap = dict[Param[Any], Any]
 
@@ -279,14 +282,22 @@ class _Fits:
                 return self._fit_in_tasks(index)
             estimator = self._estimators[index]
             key = estimator._data_key()
+            ps = PSContext.get_or_create(self._dataset.sparkSession)
             try:
-                if key not in self._objectives:
-                    self._objectives[key] = estimator._objective(self._dataset)
-                return estimator._train(self._objectives[key], self._dataset)
+                return restart_if_lost(ps, partial(self._train, estimator, key), "the fit")
             finally:
                 self._left[key] -= 1
                 if not self._left[key] and key in self._objectives:
                     self._objectives.pop(key).close()
+
+    def _train(self, estimator: SharingEstimator, key: Any) -> Any:
+        if key not in self._objectives:
+            self._objectives[key] = estimator._objective(self._dataset)
+        try:
+            return estimator._train(self._objectives[key], self._dataset)
+        except PSError:  # it may have arrays that are lost
+            self._objectives.pop(key).close()
+            raise
 
     def _fit_in_tasks(self, index: int) -> Any:
         """The same in one barrier job for all estimators that share the rows."""

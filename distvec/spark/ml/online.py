@@ -6,6 +6,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -44,6 +45,7 @@ from distvec.spark.ml.params import (
     at_least,
     between,
 )
+from distvec.spark.objectives.block_rounds import restart_if_lost
 from ps_backend.durability.stores import open_store
 
 __all__ = (
@@ -174,6 +176,10 @@ class _FTRLEstimator(SettableParams, _FTRLParams):
         return self._copyValues(model._resetUid(self.uid))
 
     def _fit(self, dataset: DataFrame) -> Any:
+        ps = PSContext.get_or_create(dataset.sparkSession)
+        return restart_if_lost(ps, partial(self._fit_once, dataset), "the fit")
+
+    def _fit_once(self, dataset: DataFrame) -> Any:
         model = self._begin(dataset.sparkSession)
         progress = print if self.getOrDefault("verbose") else None
         model._progress = model._objective.train(

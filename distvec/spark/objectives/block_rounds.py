@@ -11,7 +11,7 @@ from distvec import DistArray
 from distvec.spark.context import PSContext
 from distvec.spark.data.build import Descriptor
 from distvec.spark.data.dataset import PartitionedRows
-from distvec.spark.jobs.failures import Failure
+from distvec.spark.jobs.failures import Failure, user_stacklevel
 from distvec.spark.objectives.evaluation_task import LoadedPartitions
 from distvec.spark.objectives.partition import Selection
 from distvec.spark.rounds.contribute import Contributor
@@ -72,5 +72,7 @@ def restart_if_lost(ps: PSContext, attempt: Callable[[], T], name: str) -> T:
             is_lost = isinstance(error, ServerLost) or ps.generations != lives
             if not (left and is_lost and ps.generations):
                 raise
-            warnings.warn(f"{name} starts again: {error}", RuntimeWarning, stacklevel=3)
+            warnings.warn(
+                f"{name} starts again: {error}", RuntimeWarning, stacklevel=user_stacklevel()
+            )
     raise AssertionError("unreachable")

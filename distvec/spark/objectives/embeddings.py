@@ -8,7 +8,6 @@ for any number of servers.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from operator import attrgetter
@@ -29,10 +28,8 @@ from distvec.spark.context import PSContext
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.loops.run import run
 from distvec.spark.loops.worker import LoopArray, Worker
+from distvec.spark.objectives.block_rounds import restart_if_lost
 from optim.core.run import progress_bar
-from ps_backend.errors import PSError, ServerLost
-
-_TRIES = 3
 
 
 class Vocabulary(NamedTuple):
@@ -123,16 +120,8 @@ def embed(
 
     If a server is lost, all epochs run again, with a warning, and give the same vectors.
     """
-    for left in reversed(range(_TRIES)):
-        lives = ps.generations
-        try:
-            return _embed(ps, sentences, problem, columns, progress)
-        except PSError as error:
-            is_lost = isinstance(error, ServerLost) or ps.generations != lives
-            if not (left and is_lost and ps.generations):
-                raise
-            warnings.warn(f"the training starts again: {error}", RuntimeWarning, stacklevel=3)
-    raise AssertionError("unreachable")
+    attempt = partial(_embed, ps, sentences, problem, columns, progress)
+    return restart_if_lost(ps, attempt, "the training")
 
 
 def _embed(

@@ -1,6 +1,6 @@
 """Fits whose parameters are compared: between numbers of servers and partitions, and after faults.
 
-``test_same_bits`` runs them, and ``test_lost_executor`` in a driver of its own.
+``test_same_bits`` runs them, and ``test_lost_processes`` in a driver of its own.
 """
 
 from __future__ import annotations

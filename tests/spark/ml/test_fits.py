@@ -10,11 +10,13 @@ import pytest
 from pyspark.ml import classification
 from pyspark.ml.linalg import Vectors
 
+from distvec.losses import Logistic
 from distvec.spark.ml.classification import (
     LinearSVC,
     LogisticRegression,
     LogisticRegressionModel,
 )
+from distvec.spark.ml.losses import LossEstimator
 from distvec.spark.ml.regression import FMRegressor, LinearRegression
 from distvec.spark.objectives.evaluator import Evaluator
 from distvec.spark.objectives.objective import Objective
@@ -191,6 +193,25 @@ steady(checkpointDir=PLACE, checkpointInterval=1).fit(noisy_rows(spark))
 def steady(**params):
     """An estimator that takes more than ten iterations."""
     return LogisticRegression(regParam=0.01, tol=1e-12, **params)
+
+
+def test_a_lost_server_costs_time_alone(ps, rows, kill, monkeypatch):
+    """With it go the parameters, and what a compact fit knows of its features."""
+    estimator = LossEstimator(loss=Logistic(), compact=True, regParam=0.01)
+    model, evaluate, calls = estimator.fit(rows), Evaluator.sums, []
+
+    def kill_and_evaluate(*args, **options):
+        calls.append(args)
+        if len(calls) == 5:
+            kill(ps.server_pids[-1])
+        return evaluate(*args, **options)
+
+    monkeypatch.setattr(Evaluator, "sums", kill_and_evaluate)
+    with pytest.warns(RuntimeWarning, match="the fit starts again: .* lost"):
+        again = estimator.fit(rows)
+    assert len(calls) > 4 + model.summary.totalIterations
+    assert again.coefficients == model.coefficients
+    assert again.summary.objectiveHistory == model.summary.objectiveHistory
 
 
 @pytest.mark.long

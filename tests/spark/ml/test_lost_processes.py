@@ -1,4 +1,4 @@
-"""Each estimator while an executor is killed: the same bits as without."""
+"""Each estimator while an executor or a server is killed: the same bits as without."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 FITS = """
 import json, os, select, signal, sys, warnings
+from contextlib import ExitStack
 from pathlib import Path
 from pyspark.sql import SparkSession
 import distvec.spark.objectives.evaluator as evaluator
@@ -23,7 +24,9 @@ from ps_backend.processes.launcher import launch_local
 from tests.spark.ml.same_fits import ESTIMATORS, fit, rows
 
 warnings.simplefilter("ignore")
-builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
+victim = "VICTIM"
+master = "local-cluster[2,1,1024]" if victim == "executor" else "local[2]"
+builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
 builder = builder.config("spark.log.level", "OFF").config(*QUICK_START)
 builder = builder.config("spark.ui.showConsoleProgress", "false")
 builder = builder.config("spark.executor.extraJavaOptions", QUICK_START[1])
@@ -51,7 +54,7 @@ def counted(method):
         global calls
         calls += 1
         if calls == last:
-            pid = executors()[0]
+            pid = executors()[0] if victim == "executor" else ps.server_pids[-1]
             gone = os.pidfd_open(pid)
             os.kill(pid, signal.SIGKILL)
             select.select([gone], [], [])
@@ -63,21 +66,27 @@ evaluator.StandingTasks.run = counted(evaluator.StandingTasks.run)
 Dataset.run = counted(Dataset.run)
 KeyedObjective._over = counted(KeyedObjective._over)
 
-with launch_local(2) as servers:
-    PSContext.get_or_create(spark, addresses=servers.addresses, token=servers.token)
+with ExitStack() as stack:
+    known = {"servers": 2}
+    if victim == "executor":
+        servers = stack.enter_context(launch_local(2))
+        known = {"addresses": servers.addresses, "token": servers.token}
     frame = rows(spark, 3)
     for name in ESTIMATORS:
-        calls, last, killed = 0, -1, []
-        whole = fit(frame, name)
-        calls, last = 0, calls // 2 + 1
-        again = fit(frame, name)
+        # A server that dies early, time and again, is given up: each fit has new ones.
+        with PSContext.get_or_create(spark, **known) as ps:
+            calls, last, killed = 0, -1, []
+            whole = fit(frame, name)
+            calls, last = 0, calls // 2 + 1
+            again = fit(frame, name)
         print(json.dumps([name, len(killed), again.tobytes() == whole.tobytes()]), flush=True)
 spark.stop()
 """
 
 
-def test_fits_are_the_same_after_the_loss_of_an_executor(driver, spark_home):
-    process = driver(FITS.replace("QUICK_START", repr(QUICK_START)))
+@pytest.mark.parametrize("victim", ["executor", "server"])
+def test_fits_are_the_same_after_a_loss(driver, spark_home, victim):
+    process = driver(FITS.replace("QUICK_START", repr(QUICK_START)).replace("VICTIM", victim))
     for name in ESTIMATORS:
         line = process.stdout.readline()
         assert line, process.stderr.read()
