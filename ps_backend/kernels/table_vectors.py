@@ -141,7 +141,7 @@ _SHARED = 1 << 20
 """Elements for each thread from which a second one is worth the turns with it."""
 _TILE = 1 << 13
 """Slots that are copied of columns at a time: the next column is in the same lines of memory."""
-_PARTS_AT_ONCE = 32
+_PARTS_AT_ONCE = 8
 """So many parts a thread goes on for without a pause."""
 
 
@@ -174,7 +174,8 @@ class TableVectorKernel:
     ) -> list[Array]:
         """Run over one server's range; see ``kernels.Kernel``."""
         rows, threads = self._rows(length, block_size), self._threads(length)
-        walk = partial(self._walk, inputs, scalars, outputs, offset, block_size)
+        look = pause if threads == 1 else no_pause
+        walk = partial(self._walk, inputs, scalars, outputs, offset, block_size, look)
         walks: list[_Walk] = []
         with serial_blas() if self._multiplies else nullcontext():
             for low in range(0, max(length, 1), threads * _PARTS_AT_ONCE * rows):
@@ -205,8 +206,11 @@ class TableVectorKernel:
         """Slots of a part: some whole blocks, or all where a result is not one for each block."""
         if self._is_whole:
             return max(length, 1)
-        wanted = max(_LEAST_ROWS, _CHUNK // self._width)
-        return max(1, min(wanted, length) // block_size) * block_size
+        return min(self._wanted_rows(block_size), max(1, -(-length // block_size)) * block_size)
+
+    def _wanted_rows(self, block_size: int) -> int:
+        """Of a part of a long table."""
+        return max(1, max(_LEAST_ROWS, _CHUNK // self._width) // block_size) * block_size
 
     def _threads(self, length: int) -> int:
         wanted = 1 if self._is_whole else length * self._width // _SHARED
@@ -219,6 +223,7 @@ class TableVectorKernel:
         outputs: Arrays,
         offset: int,
         block_size: int,
+        pause: Pause,
         rows: int,
         low: int,
         high: int,
@@ -243,12 +248,14 @@ class TableVectorKernel:
                     here[source] if isinstance(source, int) else spare[at][: last - first]
                     for at, source in enumerate(parts.sources)
                 ]
-                self._make(here, scalars, given, place)
+                self._make(here, scalars, given, place, pause)
                 written = [array[first:last] for array in outputs]
                 stored = [*written, *(array[: last - first] for array in extra)]
                 operands = self._operands(here, given, stored)
                 done.partials.append(
-                    self._kernel(given, numbers, stored, place.first, place.length, block_size)
+                    self._kernel(
+                        given, numbers, stored, offset + first, last - first, block_size, pause
+                    )
                 )
                 for fold, values in zip(done.folds, operands, strict=True):
                     _fold(fold, values, place)
@@ -265,25 +272,35 @@ class TableVectorKernel:
         return _STORED, [*sweep.outputs, *parts.extra].index(value)
 
     def _make(
-        self, here: Sequence[Array], scalars: Sequence[Scalar], given: Sequence[Array], place: Place
+        self,
+        here: Sequence[Array],
+        scalars: Sequence[Scalar],
+        given: Sequence[Array],
+        place: Place,
+        pause: Pause,
     ) -> None:
         """Fill those of ``given`` that are made of tables."""
-        columns = []
-        for out, source in zip(given, self._parts.sources, strict=True):
-            if isinstance(source, Step):
-                row_op = row_ops.TABLE[source.op]
-                args = [
-                    here[arg] if arg < len(here) else scalars[arg - len(here)]
-                    for arg in source.args
-                ]
-                place.params = source.params
-                if row_op.view:
-                    columns.append((row_op.run(None, place, *args), out))
-                else:
-                    row_op.run(out, place, *args)
-        for low in range(0, place.length if columns else 0, _TILE):
-            for column, out in columns:
-                out[low : low + _TILE] = column[low : low + _TILE]
+        rows = self._wanted_rows(place.block)
+        for low in range(0, place.length, rows):
+            if low:
+                pause()
+            part = slice(low, min(low + rows, place.length))
+            piece = Place(place.first + low, part.stop - low, place.block)
+            columns = []
+            for out, source in zip(given, self._parts.sources, strict=True):
+                if isinstance(source, Step):
+                    row_op, out = row_ops.TABLE[source.op], out[part]
+                    args = [
+                        here[arg][part] if arg < len(here) else scalars[arg - len(here)]
+                        for arg in source.args
+                    ]
+                    piece.params = source.params
+                    found = row_op.run(None if row_op.view else out, piece, *args)
+                    if found is not out:
+                        columns.append((found, out))
+            for first in range(0, piece.length if columns else 0, _TILE):
+                for column, out in columns:
+                    out[first : first + _TILE] = column[first : first + _TILE]
 
     def _operands(
         self, here: Sequence[Array], given: Sequence[Array], stored: Sequence[Array]
@@ -301,11 +318,9 @@ class TableVectorKernel:
         """The partial results, in the order of the reductions."""
         parts, sweep = self._parts, self._parts.sweep
         runs = [arrays for walk in walks for arrays in walk.partials]
-        own = (
-            runs[0]
-            if len(runs) == 1
-            else [np.concatenate(some) for some in zip(*runs, strict=True)]
-        )
+        own = runs[0]
+        if len(runs) > 1:
+            own = [np.concatenate(some) for some in zip(*runs, strict=True)]
         done: list[Array] = []
         for k, reduction in enumerate(sweep.reductions):
             if k in parts.joined:
