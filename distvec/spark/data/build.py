@@ -112,18 +112,19 @@ def _groups(column: pa.Array) -> Ints:
 
 
 def _events(column: pa.Array) -> Floats:
-    return _flags(column, "event", "allowed are 1 (observed) and 0 (censored)")
+    flags = read_numbers(column, "event")
+    return _flags(flags, "the event is {:g}; allowed are 1 (observed) and 0 (censored)")
 
 
 def _held_out(column: pa.Array) -> Floats:
-    return _flags(column, "held_out", "allowed are 1 (does not train) and 0 (trains)")
+    flags = read_numbers(column, "held_out")
+    return _flags(flags, "held_out is {:g}; allowed are 1 (does not train) and 0 (trains)")
 
 
-def _flags(column: pa.Array, name: str, allowed: str) -> Floats:
-    flags = read_numbers(column, name)
+def _flags(flags: Floats, reason: str) -> Floats:
     bad = np.flatnonzero((flags != 0.0) & (flags != 1.0))
     if bad.size:
-        raise BadRow(int(bad[0]), f"{name.replace('_', ' ')} is {flags[bad[0]]:g}; {allowed}")
+        raise BadRow(int(bad[0]), reason.format(flags[bad[0]]))
     return flags
 
 

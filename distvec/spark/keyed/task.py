@@ -195,17 +195,16 @@ class Pass:
         After a row that cannot be used, or the loss of a server, which Spark would bury in a Java
         trace, the rest is read and ignored.
         """
-        context: Any = TaskContext.get()
-        found, count, partition = PassStatistics.zero(), 0, context.partitionId()
+        found, count = PassStatistics.zero(), 0
         for batch in batches:
             try:
                 if not (found.error or found.failure):
                     found += self._learn(batch)
             except BadRow as bad:
-                place = f"partition {partition}, row {count + bad.row}"
+                place = f"partition {_partition()}, row {count + bad.row}"
                 found = replace(found, error=f"{place}: {bad.reason}")
             except ServerLost as lost:
-                found = replace(found, failure=Failure.of(partition, lost).as_text())
+                found = replace(found, failure=Failure.of(_partition(), lost).as_text())
             count += batch.num_rows
         yield found.as_arrow()
 
@@ -221,6 +220,12 @@ class Pass:
             if self.learns:
                 self.parameters.step(keys, rows, sums.gradients, self.round)
         return found
+
+
+def _partition() -> int:
+    """The number of that whose task this is."""
+    context: Any = TaskContext.get()
+    return int(context.partitionId())
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def test_bad_input(ps, spark, frame):
     huber = LossEstimator(loss=Huber(), validationIndicatorCol="heldOut")
     with pytest.raises(ValueError, match="all rows are held out"):
         huber.fit(frame.selectExpr("features", "label", "true AS heldOut"))
-    with pytest.raises(ValueError, match=r"held out is 0\.5; allowed are 1 \(does not train\)"):
+    with pytest.raises(ValueError, match=r"held_out is 0\.5; allowed are 1 \(does not train\)"):
         huber.fit(frame.selectExpr("features", "label", "0.5 AS heldOut"))
     with pytest.raises(ValueError, match="no row is held out"):
         huber.fit(frame.selectExpr("features", "label", "false AS heldOut"))
