@@ -179,15 +179,17 @@ def test_bad_input_is_named(ps, spark, frame):
 def test_patience_returns_the_best_epoch(ps, frame, numbers):
     """The loss of the held-out rows is that of the module, which is returned as it was then."""
     x, y, _ = numbers
-    held = x[:, 1] > 0
-    data = frame.rdd.map(lambda row: (row.features, row.label, bool(row.features[1] > 0)))
+    held = (1000 * np.abs(x[:, 2])).astype(int) % 4 == 1
+    data = frame.rdd.map(
+        lambda row: (row.features, row.label, int(1000 * abs(row.features[2])) % 4 == 1)
+    )
     estimator = TorchEstimator(
         model=two_layers, loss=BINARY, batchSize=10, epochs=100, patience=2,
-        optimizerOptions={"step_size": 0.1}, validationIndicatorCol="held",
+        optimizerOptions={"step_size": 0.02}, validationIndicatorCol="held",
     )  # fmt: skip
     model = estimator.fit(data.toDF(["features", "label", "held"]))
     history = model.summary.validationHistory
-    assert len(history) == np.argmin(history) + 3 < 100
+    assert 3 < len(history) == np.argmin(history) + 3 < 100
     with torch.no_grad():
         outputs = model.torch_module()(torch.tensor(x[held]))[:, 0]
         loss = BINARY(outputs, torch.tensor(y[held]))
