@@ -21,7 +21,7 @@ its loops are loaded, and numba once the sweep is hot, or at once if its machine
 All other sweeps run on one engine, which their length and structure choose.
 
 The way of a sweep: ``slices`` cuts what assigns to slices into parts without conditions, and
-``table_vectors`` takes tables apart from what is computed on vectors of them.
+``table_vectors`` separates steps on tables from steps on vectors that these make.
 ``engine_for`` chooses by length and structure. ``lowering`` spells out the
 steps that the engine has no loop for. numpy lists instructions
 (``numpy_instructions``) and runs them (``numpy_engine``). mixed

@@ -39,12 +39,19 @@ def work_of(sweep: Sweep) -> int:
     first = len(sweep.inputs) + len(sweep.scalars)
     work = len(sweep.inputs) + len(sweep.outputs) + len(sweep.reductions) + 1
     for value, step in enumerate(sweep.steps, first):
-        if isinstance(step, Combination):
-            work += len(step.links)
-        elif value not in sweep.constants:
-            row = ops.TABLE[step.op]
-            work += (_COSTLY if row.numba else _VERY_COSTLY) if row.costly else 1
+        if isinstance(step, Combination) or value not in sweep.constants:
+            work += cost_of(step)
     return work
+
+
+def cost_of(step: Step | Combination) -> int:
+    """So many additions of an element; row ops count as one."""
+    if isinstance(step, Combination):
+        return len(step.links)
+    row = ops.TABLE.get(step.op)
+    if row is None or not row.costly:
+        return 1
+    return _COSTLY if row.numba else _VERY_COSTLY
 
 
 LEAST_LINKS = 4

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from ps_backend.kernels.collectives import counting
 from ps_backend.kernels.kernel import Arrays, Pause, no_pause, pool, thread_count
-from ps_backend.kernels.lowering import for_numpy
+from ps_backend.kernels.lowering import cost_of, for_numpy
 from ps_backend.kernels.numpy_instructions import (
     Expressions,
     Instruction,
@@ -353,8 +353,6 @@ _SLICE_WORK = 1 << 24
 """Elements computed that a thread goes on for without a pause: some 50 ms."""
 _ALONE = 1 << 23
 """Elements computed that are not worth a second thread: some 2 ms."""
-_COSTLY = 8
-"""Elements of other steps in the time of one of an exponential."""
 _FEW_ELEMENTS = 1 << 16
 """Of all values together, for which no memory is used again: it costs more than it saves."""
 _SUMMED = 1 << 15
@@ -421,13 +419,9 @@ class NumpyKernel:
     def _work(self) -> int:
         """Elements computed for each slot."""
         sweep = self._sweep
-        costly = sum(
-            step.op in ops.TABLE and ops.TABLE[step.op].costly
-            for value, step in enumerate(sweep.steps, len(sweep.inputs) + len(sweep.scalars))
-            if value not in sweep.constants
-        )
-        steps = len(self._recipe.instructions) + (_COSTLY - 1) * costly
-        work = self._width * (steps + len(sweep.results) + 1)
+        steps = enumerate(sweep.steps, len(sweep.inputs) + len(sweep.scalars))
+        costs = sum(cost_of(step) for value, step in steps if value not in sweep.constants)
+        work = self._width * (costs + len(sweep.results) + 1)
         if self._multiplies:  # by a large matrix, or to one
             matrices = [*sweep.scalars, *(t for one in self._reducing for t in one.types)]
             work += max(prod(value.row) for value in matrices) // _PRODUCTS

@@ -1,9 +1,9 @@
 """Sweeps that read tables through vectors: as sweeps over vectors, part by part.
 
 ``r = A @ w - b; A.T @ r`` takes a vector of a table, computes on vectors alone, and reduces the
-table and a vector at the end. The first and the last are loops of BLAS; what is between is a sweep
-over vectors, which has engines that one over whole rows lacks, and which all columns ``A[:, j]`` of
-a table share. A part of the table stays in the cache meanwhile.
+table and a vector at the end. The first and the last are loops of BLAS. The steps between are a
+sweep over vectors, which has engines that one over whole rows lacks, and which all columns
+``A[:, j]`` of a table share. A part of the table stays in the cache meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ps_backend.serial_blas import serial_blas
 Array = npt.NDArray[Any]
 
 _HERE, _GIVEN, _STORED = range(3)
-"""Among what an array is found: the inputs of the whole sweep, those of the other, its outputs."""
+"""Lists of arrays: inputs of the whole sweep, inputs of the sweep over vectors, outputs of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def through_vectors(sweep: Sweep) -> TableVectors | None:
 
 
 def _makes_vector(sweep: Sweep, step: Step) -> bool:
-    """Whether it looks at nothing but the rows of inputs, and runtime scalars."""
+    """Whether it reads only rows of inputs, and runtime scalars."""
     op = row_ops.TABLE[step.op]
     own, held = step.args[: op.arity - op.held], step.args[op.arity - op.held :]
     is_plain = op.slots is None and not (op.whole or op.may_fail)
@@ -193,7 +193,13 @@ class TableVectorKernel:
         vectors = parts.vectors
         made = [vectors.inputs[at] for at, s in enumerate(parts.sources) if isinstance(s, Step)]
         extra = vectors.stored[len(parts.sweep.outputs) :]
-        scratch = rows * sum(value.row_bytes for value in (*made, *extra))
+        kept = [  # copies of inputs that outputs may lie over
+            parts.sweep.inputs[at]
+            for places in self._read
+            for kind, at in places
+            if kind == _HERE and not parts.sweep.inputs[at].row
+        ]
+        scratch = rows * sum(value.row_bytes for value in (*made, *extra, *kept))
         nodes = 4 * (length // block_size + 1).bit_length() + rows // block_size + 3
         for reduction in self._joined:
             types = partial_types(parts.sweep, reduction)
@@ -262,7 +268,7 @@ class TableVectorKernel:
         return done
 
     def _place_of(self, value: int) -> tuple[int, int]:
-        """Among what a value of the whole sweep that is reduced with a table is found."""
+        """The list, and the place in it, of a value that is reduced with a table."""
         parts, sweep = self._parts, self._parts.sweep
         if value < len(sweep.inputs):
             return _HERE, value
@@ -335,7 +341,7 @@ class TableVectorKernel:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """What some parts leave: arrays of the sweep over vectors by part, and nodes of trees."""
+    """The results of some parts: arrays of the sweep over vectors by part, and nodes of trees."""
 
     partials: list[list[Array]]
     folds: list[InTree]

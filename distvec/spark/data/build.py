@@ -220,7 +220,7 @@ class Collector:
         column; ``dtype`` of the matrix's values.
 
         Unless ``compact`` they are over all where they touch most: arrays are then pulled and
-        pushed as they are, and nothing has to be picked out.
+        pushed as they are, without picking coordinates out.
 
         The rows are in the order of their digests: Spark may give them in another one when it
         computes the partition again, and sums are to have the same bits. Where they have to lie

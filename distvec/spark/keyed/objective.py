@@ -256,6 +256,8 @@ class KeyedObjective:
         ------
         OutOfBudget
             If there is no room for new keys.
+        ServerLost
+            If a server was lost: the keys and weights that it had are gone.
         ValueError
             For a row that cannot be used; it names the row. Without ``exactly_once``, rows before
             it have been learned.

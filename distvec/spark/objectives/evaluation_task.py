@@ -22,11 +22,11 @@ from distvec.spark.objectives.partition import (
     HeldOut,
     Part,
     Partition,
+    RowSubset,
     Sample,
     Selection,
     Span,
     Values,
-    Which,
 )
 from distvec.spark.task_session import SessionTicket, join, singleton
 from ps_backend.client import Change, Client, Mailbox, Question, StoredArray
@@ -67,7 +67,7 @@ class Evaluation:
     directions: tuple[StoredArray, ...] = ()
     coordinates: StoredArray | None = None
     """The array with the coordinates that the spaces consist of; None if they have all."""
-    part: Which | None = None
+    part: RowSubset | None = None
     """Of each partition's rows; None: all."""
     round: str = ""
     """Where gradients are staged; empty where they go with the answer to a mailbox."""

@@ -44,7 +44,7 @@ from distvec.spark.objectives.evaluation_task import (
     serve,
     weights_come_along,
 )
-from distvec.spark.objectives.partition import Which
+from distvec.spark.objectives.partition import RowSubset
 from distvec.spark.rounds.round import abandon
 from distvec.spark.task_session import SessionTicket
 from ps_backend import errors
@@ -334,7 +334,7 @@ class Evaluator:
         self,
         arrays: Sequence[DistArray],
         kept: DistArray | None,
-        part: Which | None = None,
+        part: RowSubset | None = None,
     ) -> LossSums:
         """Of the loss at ``arrays``, which are evaluated first; ``kept``: the coordinates that
         their spaces consist of, or None. Costs a Spark job and a message, or the message alone."""
@@ -385,7 +385,7 @@ class Evaluator:
         self.data.close()
 
     def _sums(
-        self, held: Sequence[DistArray], kept: DistArray | None, part: Which | None
+        self, held: Sequence[DistArray], kept: DistArray | None, part: RowSubset | None
     ) -> LossSums:
         """Raises BlockMissing."""
         return self._found(self._run_phases(self._request(held, kept, part=part)))
@@ -396,7 +396,7 @@ class Evaluator:
         kept: DistArray | None,
         *,
         asked: str = SUMS,
-        part: Which | None = None,
+        part: RowSubset | None = None,
     ) -> Evaluation:
         coordinates = None if kept is None else StoredArray(kept.buffer_id, kept.type)
         return Evaluation(

@@ -144,7 +144,7 @@ class Partition:
         self._whole = Selection(path, load(path))
         self._parts: dict[Part, Selection] = {}
 
-    def selection(self, part: Which | None, partition: int) -> Selection:
+    def selection(self, part: RowSubset | None, partition: int) -> Selection:
         """All rows that train, a part of those of partition number ``partition``, or the others.
 
         Parts of one size are kept: they need memory for the places of their elements.
@@ -168,7 +168,7 @@ class Partition:
         return Selection(self.path, load(held_out_path(self.path)))
 
 
-Which = Part | Sample | Span | HeldOut
+RowSubset = Part | Sample | Span | HeldOut
 
 
 class Selection:

@@ -88,7 +88,7 @@ def test_parts_are_the_same_as_whole_rows(small_parts, outputs, counts):
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("reductions", [(), (Reduction("bincount", (3,), None, 9),)])
 def test_pauses_come_between_parts(small_parts, monkeypatch, reductions, threads):
-    """And what a pause raises ends the run."""
+    """An exception of a pause ends the run."""
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     steps = (Step("column", (0,), F8, (0,)), Step("column", (1,), I8, (0,)))
     sweep = Sweep((TABLE, NUMBERS), (), steps, (2,), reductions)
@@ -147,7 +147,7 @@ def test_short_tables_are_read_by_rows():
 
 
 def test_memory_is_counted():
-    """The vectors of a part, of each thread, and what the kernel takes of it."""
+    """The vectors of a part, of each thread, and the memory of the kernel."""
     sweep = Sweep(
         (F8, TABLE), (F8,), (Step("column", (1,), F8, (2,)),), (), (Reduction("dot", (0, 3)),)
     )

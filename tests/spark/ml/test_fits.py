@@ -196,7 +196,7 @@ def steady(**params):
 
 
 def test_a_lost_server_costs_time_alone(ps, rows, kill, monkeypatch):
-    """With it go the parameters, and what a compact fit knows of its features."""
+    """With it go the parameters, and the list of features of a compact fit."""
     estimator = LossEstimator(loss=Logistic(), compact=True, regParam=0.01)
     model, evaluate, calls = estimator.fit(rows), Evaluator.sums, []
 

@@ -102,7 +102,7 @@ def test_a_fit_has_the_loss_after_each_iteration(ps, frame, numbers, options):
 
 
 def test_patience_ends_a_fit_with_the_best_parameters(ps, spark, tmp_path):
-    """Few rows of noise with many features: what is learned helps no other row for long."""
+    """Few rows with many features of noise: other rows gain by the first epochs only."""
     numbers = samples(count=160, columns=40)
     x, y, _, _, held = numbers
     frame = frame_of(spark, numbers, 2)

@@ -7,8 +7,9 @@ import pytest
 from pyspark.ml.evaluation import BinaryClassificationEvaluator
 
 from distvec.losses import Huber
-from distvec.spark import LogisticLoss
+from distvec.spark import KeyedObjective, LogisticLoss
 from distvec.spark.ml.online import FTRLClassifier, FTRLClassifierModel, FTRLRegressor
+from ps_backend.errors import ServerLost
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,28 @@ def clicks(spark):
     columns = (users, ads, y, margins)
     data = [(f"u{u}", int(a), float(b), float(m)) for u, a, b, m in zip(*columns, strict=True)]
     return spark.createDataFrame(data, ["user", "ad", "label", "margin"]).coalesce(1).cache()
+
+
+def test_a_lost_server_costs_time_alone(ps, clicks, kill, monkeypatch):
+    """A task says which server it was, and the fit starts again."""
+    estimator = FTRLClassifier(featuresCol=["user", "ad"], maxIter=2, exactlyOnce=True)
+    keys, weights = estimator.fit(clicks).nonZeros()
+    over, raised = KeyedObjective._over, []
+
+    def kill_and_pass(*args, **options):
+        if not raised:
+            kill(ps.server_pids[0])
+        try:
+            return over(*args, **options)
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    monkeypatch.setattr(KeyedObjective, "_over", kill_and_pass)
+    with pytest.warns(RuntimeWarning, match="the fit starts again: server 0 was lost"):
+        again = estimator.fit(clicks)
+    assert [type(error) for error in raised] == [ServerLost]
+    assert np.array_equal(again.weights.pull(keys), weights)
 
 
 def test_a_classifier_on_frames_streams_and_files(ps, clicks, tmp_path, spark):
