@@ -230,6 +230,20 @@ class Rows:
             raise ValueError("rows are compared within groups; give Rows(X, y, groups=...)")
         return pairs_of(self.labels, self.groups, self.weights)
 
+    def spread(self, places: Ints, columns: int) -> Rows:
+        """The same sparse rows among so many columns: column ``k`` becomes ``places[k]``, sorted.
+
+        Only the numbers of columns are copied. Products have the same bits.
+        """
+        old: Any = self.matrix
+        numbers = places.astype(old.indices.dtype)
+        arrays = (old.data, numbers[old.indices], old.indptr)
+        matrix = sp.csr_array(arrays, shape=(len(self), columns), copy=False)
+        copy = self._elements()
+        if copy is not None:
+            copy = replace(copy, matrix=matrix, columns=numbers[copy.columns])
+        return replace(self, matrix=matrix, by_columns=copy)
+
     def for_many_products(self) -> Rows:
         """Add a copy of the matrix by columns, if products are faster with it.
 

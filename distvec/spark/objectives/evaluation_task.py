@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -27,6 +28,7 @@ from distvec.spark.objectives.partition import (
     Selection,
     Span,
     Values,
+    is_most,
 )
 from distvec.spark.task_session import SessionTicket, join, singleton
 from ps_backend.client import Change, Client, Mailbox, Question, StoredArray
@@ -208,6 +210,7 @@ class _Task:
                 return _NOBODY, (loss.advance(self._state(loss), self._parameter),)
             if isinstance(loss, PhasedLoss):
                 return self._run_phase(loss, [np.array(phase) for phase in told])
+            rows = self._spread or rows
             arrays, directions = self._pulled()
             if self.request.asked == PRODUCTS:
                 products = loss.products(rows, arrays, directions, intercept=self.work.intercept)
@@ -272,7 +275,7 @@ class _Task:
         for slot, gradient in enumerate(gradients):
             type = self.request.parameters[slot].type
             values = gradient.astype(type.dtype, copy=False)
-            where = self._coordinates(slot)
+            where = None if self._spread else self._coordinates(slot)
             changes.append(loaded.vectors(slot).contribution(type, where, values))
         return changes
 
@@ -285,7 +288,27 @@ class _Task:
 
     def _pull(self, slot: int, parameter: int, stored: StoredArray) -> Values:
         vectors = singleton(LoadedPartitions).vectors(slot)
-        return vectors.pull(self.client, *stored, self._coordinates(parameter))
+        where = None if self._spread else self._coordinates(parameter)
+        return vectors.pull(self.client, *stored, where)
+
+    @cached_property
+    def _spread(self) -> Rows | None:
+        """The rows, numbered like their only parameter, if all its values come and go anyway.
+
+        Then none are picked from it, or put among zeros: half as much work again as the sums.
+        """
+        loss, (one, *others) = self.work.loss, self.request.parameters
+        is_plain = not isinstance(loss, PhasedLoss | StatefulLoss)
+        if others or self.request.asked not in (SUMS, PRODUCTS) or not is_plain:
+            return None
+        is_kept = not isinstance(self.request.part, Sample | Span)
+        if not is_kept or isinstance(self.selection.rows.matrix, np.ndarray):
+            return None
+        where, columns = self._coordinates(0), one.type.space.length
+        if where.size == columns or not is_most(where, one.type):
+            return None
+        has_intercept = loss.parameters[0].has_intercept(self.work.intercept)
+        return self.selection.spread(where, columns - has_intercept)
 
     def _coordinates(self, parameter: int) -> np.ndarray:
         space, intercept = self.request.parameters[parameter].type.space, False

@@ -51,12 +51,14 @@ class CoordinateTransfer:
         """All values of ``buffer`` are in that memory now."""
         self._source = (client, buffer)
 
-    def pull(self, client: Client, buffer: int, type: ArrayType, coordinates: Ints) -> Values:
-        """The rows of ``buffer`` at sorted ``coordinates``. One message a server.
+    def pull(
+        self, client: Client, buffer: int, type: ArrayType, coordinates: Ints | None
+    ) -> Values:
+        """The rows of ``buffer`` at sorted ``coordinates``; None: all. One message a server.
 
         None if all values came for another partition before.
         """
-        if not _is_most(coordinates, type):
+        if coordinates is not None and not is_most(coordinates, type):
             return client.gather(buffer, type, coordinates)
         if (source := (client, buffer)) != self._source:
             self._source = None
@@ -64,13 +66,24 @@ class CoordinateTransfer:
                 self._values = np.empty(type.shape, type.dtype)
             client.read(buffer, type, out=self._values)
             self._source, self._type = source, type
-        return self._values if coordinates.size == type.space.length else self._values[coordinates]
+        if coordinates is None or coordinates.size == type.space.length:
+            return self._values
+        return self._values[coordinates]
 
     def contribution(
-        self, type: ArrayType, coordinates: Ints, values: Values, *, are_sorted: bool = True
+        self,
+        type: ArrayType,
+        coordinates: Ints | None,
+        values: Values,
+        *,
+        are_sorted: bool = True,
     ) -> Change:
-        """What to contribute to an array of ``type`` to add ``values`` at ``coordinates``."""
-        if not _is_most(coordinates, type):
+        """What to contribute to an array of ``type`` to add ``values`` at ``coordinates``; None:
+        at all.
+        """
+        if coordinates is None:
+            return Change(None, values)
+        if not is_most(coordinates, type):
             return Change(coordinates, values)
         if are_sorted and coordinates.size == type.space.length:
             return Change(None, values)
@@ -83,7 +96,7 @@ class CoordinateTransfer:
         return Change(None, self._sum)
 
 
-def _is_most(coordinates: Ints, type: ArrayType) -> bool:
+def is_most(coordinates: Ints, type: ArrayType) -> bool:
     """Are all values of the array fewer bytes than coordinates with theirs?"""
     row_bytes = type.nbytes // max(type.space.length, 1)
     return coordinates.size * (_INDEX_BYTES + row_bytes) >= type.nbytes
@@ -181,6 +194,7 @@ class Selection:
         """Of the features; in a part, the places among those of the whole."""
         self._whole = whole
         self._coordinates: dict[tuple[StoredArray | None, Space, bool], Ints] = {}
+        self._spread: tuple[Ints, Rows] | None = None
         self.prepared: tuple[Hashable, Any] | None = None
         """What a ``PhasedLoss`` made of these rows in its first phase, and of what; or what a
         ``StatefulLoss`` keeps."""
@@ -201,6 +215,16 @@ class Selection:
             last = space.length - 1
             self._coordinates[key] = np.append(places, last) if intercept else places
         return self._coordinates[key]
+
+    def spread(self, coordinates: Ints, columns: int) -> Rows:
+        """These rows over so many columns, of which theirs are ``coordinates``; the last is kept.
+
+        They need the values of all columns, and give a gradient by all, but no values are picked
+        from those and put among these.
+        """
+        if self._spread is None or self._spread[0] is not coordinates:
+            self._spread = coordinates, self.rows.spread(coordinates[: self.rows.columns], columns)
+        return self._spread[1]
 
     @property
     def features(self) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,9 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.ml.linalg import Vectors
 
+from distvec.losses import Logistic
+from distvec.losses.matrix_products import column_order_copy
 from distvec.losses.rows import Rows
 from distvec.spark import LogisticLoss
 from distvec.spark.data.blocks import Block, local_columns, save
+from distvec.spark.data.build import Descriptor
+from distvec.spark.objectives.evaluation_task import (
+    PRODUCTS,
+    SUMS,
+    Evaluation,
+    LossSpec,
+    evaluate_partition,
+)
 from distvec.spark.objectives.partition import CoordinateTransfer, Partition
 from optim import LBFGS, OWLQN
 from ps_backend.client import StoredArray
@@ -95,6 +106,59 @@ def test_coordinates_that_could_not_be_had_can_be_had_later(client, rows_of):
         where()
     client.write(number, space, np.array([1, 3, 5]))
     assert where().tolist() == [1, 2]
+
+
+@given(
+    size=st.integers(2, 40),
+    data=st.data(),
+    dtype=st.sampled_from(["<f8", "<f4"]),
+    intercept=st.booleans(),
+    by_columns=st.booleans(),
+    asked=st.sampled_from([SUMS, PRODUCTS]),
+)
+def test_sums_over_rows_that_are_numbered_like_what_they_pull(
+    client, tmp_path_factory, size, data, dtype, intercept, by_columns, asked
+):
+    """Where all values come anyway: the bits of those over the touched columns alone."""
+    touched = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1), min_size=1))))
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    dense = rng.normal(size=(7, touched.size)) * (rng.random((7, touched.size)) < 0.7)
+    matrix = sp.csr_array(dense.astype(dtype))
+    rows = Rows(matrix, rng.integers(0, 2, 7).astype(float), rng.random(7))
+    if by_columns:
+        rows = replace(rows, by_columns=column_order_copy(matrix))
+    path = str(tmp_path_factory.mktemp("rows") / "block")
+    save(Block(touched, rows), path)
+
+    type = array_type(DenseSpace(size + intercept), dtype)
+    stored = [StoredArray(client.new_id(), type) for _ in range(2)]
+    given_arrays = [rng.normal(size=type.shape).astype(dtype) for _ in stored]
+    for one, values in zip(stored, given_arrays, strict=True):
+        client.write(one.buffer, type.space, values)
+    where = np.append(touched, size) if intercept else touched
+    request = Evaluation((stored[0],), asked, (stored[1],) if asked == PRODUCTS else ())
+    contributed = []
+    descriptor = Descriptor(0, path, 7, matrix.nnz, touched.size, size, 0.0, [], None)
+    work = LossSpec(Logistic(), intercept)
+    result = evaluate_partition(
+        client, work, request, descriptor, 1, lambda _, changes: contributed.extend(changes)
+    )
+    assert not result.error, result
+
+    here, direction = ((values[where],) for values in given_arrays)
+    if asked == SUMS:
+        sums = Logistic().sums(rows, here, intercept=intercept)
+        value, (gradient,) = sums.value, sums.gradients
+    else:
+        value = 0.0
+        (gradient,) = Logistic().products(rows, here, direction, intercept=intercept)
+    expected = np.zeros(type.shape, dtype)
+    expected[where] = gradient
+    ((indices, sent),) = contributed
+    full = np.zeros(type.shape, dtype)
+    full[slice(None) if indices is None else indices] = sent
+    assert result.value == value
+    assert full.tobytes() == expected.tobytes()
 
 
 # --- with Spark -----------------------------------------------------------------------------------
