@@ -175,7 +175,7 @@ def connect(
         timeout=timeout,
         lease=lease,
         title=name,
-        restarts=level.rolls_back,
+        restarts=level.survives,
         tls=tls,
         tls_cert=tls_cert,
         tls_key=tls_key,
@@ -260,7 +260,7 @@ def attach(
         lease=lease,
         title=name,
         attach=True,
-        restarts=level.rolls_back,
+        restarts=level.survives,
         tls=tls,
         tls_cert=tls_cert,
         tls_key=tls_key,
@@ -268,6 +268,8 @@ def attach(
     try:
         session = Session(client, durability=level, name=name)
         session.names.take()
+        if level.replays:  # what was there before goes along
+            session.checkpoint()
     except BaseException:
         client.close(leave=True)
         raise

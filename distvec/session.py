@@ -40,6 +40,7 @@ from distvec.durability.checkpoints import Checkpoint, Restored
 from distvec.durability.load import Loaded, load
 from distvec.durability.policy import Durability
 from distvec.durability.published_names import Names
+from distvec.durability.replay import Replay
 from distvec.durability.save import Saveable, save
 from distvec.graph.build import check_dtype, collect
 from distvec.graph.host_eval import MOST_ELEMENTS
@@ -129,6 +130,10 @@ class Session(SessionBase):
         self._owner = owner
         self._dashboard: Dashboard | None = None
         self._closed = False
+        if self.durability.replays:
+            checkpoints = self.durability.checkpoints(self)
+            journal = client.keep_journal(self.journal_limit)
+            self.make_room = Replay(checkpoints, self.names, journal).make_room
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -914,14 +919,8 @@ class Session(SessionBase):
         array([1., 2.])
         """
         checkpoints = self.durability.checkpoints(self, directory)
-        writing = checkpoints.begin(0, arrays, document)
-        if not wait:
-            return writing
-        try:
-            return writing.result()
-        finally:  # the error's traceback has ``arrays``: a future that is kept would keep them, too
-            checkpoints.settle()
-            del writing
+        write = checkpoints.write if wait else checkpoints.begin
+        return write(0, arrays, document)
 
     def restore(self, directory: Directory = None, /) -> Restored:
         """Load the newest complete checkpoint.
@@ -960,6 +959,8 @@ class Session(SessionBase):
         found = checkpoints.restore()
         if found is None:
             raise CheckpointIncomplete(f"{checkpoints.store.url} contains no checkpoint")
+        if self.durability.replays:  # the files that were read may be gone when they are needed
+            self.durability.checkpoints(self).write(0, {})
         return found
 
     def dashboard(self, *, port: int = 0, allowed_hosts: Iterable[str] = ()) -> Dashboard:

@@ -31,6 +31,10 @@ class SessionUnknown(ServerLost):
     """Raised if a server does not have the session: it was closed, or the server was replaced."""
 
 
+class ReplayDiverged(ServerLost):
+    """Raised if a server that takes the place of a lost one computes other bits than that did."""
+
+
 class BufferLost(PSError):
     """Raised if an array is not on its server: it was freed, or lost with the server."""
 

@@ -9,9 +9,9 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from distvec.array.core.handle import SessionBase, check_session
 from distvec.durability.keyed_snapshots import HeldSpace, KeptSpaces
 from distvec.graph.node import Buffer
 from distvec.keyed.array import KeyedArray
-from ps_backend.client import hold_lock
+from ps_backend.client import MOST_LOSSES, Journal, Pinned, hold_lock
 from ps_backend.client.files import Source
 from ps_backend.durability.checkpoint_directory import PART, BrokenOff, CheckpointDirectory, Found
 from ps_backend.durability.manifest import Kept, Manifest
@@ -69,6 +69,8 @@ class Restored:
             raise KeyError(f"{self.path} has no array called {name!r}; it has {known}")
         return self.arrays[name]
 
+
+T = TypeVar("T")
 
 Start = Callable[[Callable[[], Checkpoint]], "Future[Checkpoint]"]
 """Runs what writes a checkpoint, beside the work."""
@@ -121,6 +123,8 @@ class Checkpoints:
         """Of keyed spaces the same."""
         self._start = start
         self._writing: Future[Checkpoint] | None = None
+        self.journal: Journal | None = None
+        """The requests since the newest one, where the session recovers by them."""
         self.newest: tuple[float, Checkpoint] | None = None
         """The last one that was written here, and the Unix time of its end."""
         self._beginning = threading.RLock()
@@ -144,6 +148,38 @@ class Checkpoints:
             check_session(self.session, owner, f"checkpoint({name}=...)")
         keyed = {name: one for name, one in arrays.items() if isinstance(one, KeyedArray)}
         plain = {name: one for name, one in arrays.items() if name not in keyed}
+        return self._healed(lambda: self._begin(number, plain, keyed, document))
+
+    def write(self, number: int, arrays: Mapping[str, Any], document: Any = None) -> Checkpoint:
+        """As ``begin``, and wait for it."""
+
+        def attempt() -> Checkpoint:
+            try:
+                return self.begin(number, arrays, document).result()
+            finally:  # its error is told here
+                self.settle()
+
+        return self._healed(attempt)
+
+    def _healed(self, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` returns, once more after each loss that the session recovers from."""
+        if self.journal is None:
+            return attempt()
+        for _ in range(MOST_LOSSES):
+            seen = self.journal.recoveries
+            try:
+                return attempt()
+            except ServerLost as error:
+                self.journal.heal(error, seen)
+        return attempt()
+
+    def _begin(
+        self,
+        number: int,
+        plain: Mapping[str, Any],
+        keyed: Mapping[str, KeyedArray],
+        document: Any,
+    ) -> Future[Checkpoint]:
         began = time.perf_counter()
         client, pin = self.session.client, f"checkpoint {secrets.token_hex(8)}"
         self.settle()  # handlers of signals need not wait for this
@@ -153,14 +189,14 @@ class Checkpoints:
                 with self.session.quiesce():
                     values, ids, held = self._compute_values(plain)
                     self.session.holders.forget_products()
-                    found, copies = client.pin(pin, self._spaces.wanted())
+                    mark, (found, copies) = self._pin(pin)
                     spaces = self._spaces.held(copies)
                     self._find_missing(ids, found, self._spaces.lost(keyed, spaces))
                 about = {"values": values, "document": document}
                 about["spaces"] = [one.about for one in spaces]
                 numbers = {name: one.number for name, one in keyed.items()}
                 numbers |= {name: buffer.id for name, buffer in ids.items()}
-                task = _Task(number, pin, found, spaces, _names(numbers), about, began)
+                task = _Task(number, pin, mark, found, spaces, _names(numbers), about, began)
                 future = self._start(lambda: self._written(task))
             except BaseException:
                 with suppress(PSError):
@@ -170,6 +206,19 @@ class Checkpoints:
             with self._lock:
                 self._writing = future
         return future
+
+    def _pin(self, pin: str) -> tuple[int, Pinned]:
+        """What there is now, and how many requests have made it."""
+        client = self.session.client
+        if self.journal is None:
+            return 0, client.pin(pin, self._spaces.wanted())
+        journal = self.journal
+        with journal.alone():
+            mark, pinned = journal.mark(), client.pin(pin, self._spaces.wanted())
+            if client.lives != journal.lives and not journal.gave_up:
+                raise ServerLost("no checkpoint is made: a server was lost, and what it held")
+            journal.lives, journal.gave_up = client.lives, False
+        return mark, pinned
 
     def begin_anew(self) -> None:
         """Forget what ``begin`` forgets, and write nothing."""
@@ -244,6 +293,10 @@ class Checkpoints:
         self._spaces.forget()
 
     def _written(self, task: _Task) -> Checkpoint:
+        with nullcontext() if self.journal is None else self.journal.without():
+            return self._written_whole(task)
+
+    def _written_whole(self, task: _Task) -> Checkpoint:
         try:
             written = self._write(task)
             self.newest = time.time(), written
@@ -270,6 +323,8 @@ class Checkpoints:
                 if not isinstance(error, StoreFailed):
                     self._known = {}  # somebody removed files of an older one
         self._known = {one.id: one for one in kept}
+        if self.journal is not None:
+            self.journal.cut(task.mark, name)
         self.session.client.resume_from = self.store.url
         try:
             self._folder.collect(spare=True)
@@ -368,6 +423,18 @@ class Checkpoints:
             raise BrokenOff(told)
         raise type(next(iter(unread), CheckpointIncomplete()))(told)
 
+    def refill(self, name: str) -> None:
+        """Let empty servers have what the checkpoint of that name has; what this process knows of
+        the arrays stays. Without a name there is nothing. Raises as ``restore``.
+        """
+        if not name:
+            return
+        manifest = self._folder.read(name).manifest
+        kept = {one.id: one for one in manifest.arrays}
+        abouts = manifest.document.get("spaces", [])
+        keyed = self._spaces.refill(abouts, kept, self.store.url)
+        self._load({id: one for id, one in kept.items() if id not in keyed})
+
     def _warn_of(self, troubles: list[Exception], taken: str) -> None:
         damaged = [str(error) for error in troubles if not isinstance(error, BrokenOff)]
         if damaged:
@@ -429,6 +496,7 @@ class _Task:
 
     number: int
     pin: str
+    mark: int
     found: Mapping[int, ArrayType]
     spaces: Sequence[HeldSpace]
     names: Mapping[int, list[str]]

@@ -22,10 +22,12 @@ from distvec.durability.keyed import (
 )
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
-from ps_backend.client import Source, SpaceCopy, SpaceState, WantedSpace
+from ps_backend.client import KeySpace, Source, SpaceCopy, SpaceState, WantedSpace
 from ps_backend.durability.file_checksums import FileRange
 from ps_backend.durability.manifest import Kept
 from ps_backend.errors import BufferLost, ServerLost
+from ps_backend.program.initializers import Fill
+from ps_backend.program.keys import Partition
 from ps_backend.program.spaces import DenseSpace, RaggedSpace
 from ps_backend.program.types import ArrayType, ValueType, array_type
 
@@ -213,7 +215,6 @@ class KeptSpaces:
         self, space: KeyedSpace, about: Mapping[str, Any], kept: Mapping[int, Kept], store: str
     ) -> dict[int, KeyedArray]:
         """The arrays of the space by id, among them those of which only the name was known."""
-        servers, number, counters = space.remote.servers, space.number, about["counters"]
         alive = dict(space.arrays)
         arrays = []
         wanted = _select_arrays(about, kept, alive)
@@ -225,19 +226,49 @@ class KeptSpaces:
         for id, one in alive.items():
             if id in kept:
                 _bring_back_optimizer(one, about.get("trained", {}).get(str(id)), alive)
-        marks = space.remote.restore(
+        self._restore(space.remote, about, kept, arrays, store)
+        return alive
+
+    def refill(
+        self, abouts: Iterable[Mapping[str, Any]], kept: Mapping[int, Kept], store: str
+    ) -> set[int]:
+        """Spaces of this session on servers that have none, with all their arrays.
+
+        What this process knows of them stays. Returns the ids of what belongs to keyed spaces.
+        """
+        ids: set[int] = set()
+        for about in abouts:
+            partition = Partition(about["options"]["length"])
+            remote = self.session.client.key_space(about["number"], partition)
+            arrays = [
+                (_source(kept[int(id)], store), fill_of(fill))
+                for id, (fill, *_) in about["arrays"].items()
+            ]
+            self._restore(remote, about, kept, arrays, store)
+            ids |= {about["number"], about["counters"], *map(int, about["arrays"])}
+        return ids
+
+    def _restore(
+        self,
+        remote: KeySpace,
+        about: Mapping[str, Any],
+        kept: Mapping[int, Kept],
+        arrays: Sequence[tuple[Source, Fill]],
+        store: str,
+    ) -> None:
+        number, counters, options = about["number"], about["counters"], about["options"]
+        marks = remote.restore(
             _source(kept[number], store),
             arrays,
             _source(kept[counters], store) if counters in kept else None,
             [SpaceState(0, 0, 0, *state) for state in about["states"]],
-            **{name: value or 0 for name, value in space.options.items() if name != "length"},
+            **{name: value or 0 for name, value in options.items() if name != "length"},
         )
         ids = [number, counters, *map(int, about["arrays"])]
         here = {id: kept[id] for id in ids if id in kept}
-        pieces = {id: _by_server(one.type, one.pieces, servers) for id, one in here.items()}
+        pieces = {id: _by_server(one.type, one.pieces, remote.servers) for id, one in here.items()}
         self._known[number] = _Known(marks, pieces)
         self._counters[number] = counters
-        return alive
 
     def _anew(
         self, about: Mapping[str, Any], kept: Mapping[int, Kept], store: str

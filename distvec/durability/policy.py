@@ -141,7 +141,7 @@ class SessionKeeper:
         warnings.warn(f"no checkpoint in {where}: {why}", NotDurable, stacklevel=3)
 
 
-LEVELS = ("none", "rollback")
+LEVELS = ("none", "rollback", "replay")
 
 
 @dataclass
@@ -149,7 +149,8 @@ class Durability:
     """Of one session: its level, and its checkpoints by directory.
 
     "none": what a lost server held is lost. "rollback": loops of ours bring everything back to the
-    last checkpoint in ``directory``, and go on; other code is told where that is.
+    last checkpoint in ``directory``, and go on; other code is told where that is. "replay": all
+    code goes on; what was asked for since the last checkpoint is asked for again.
     """
 
     level: str = "none"
@@ -158,16 +159,21 @@ class Durability:
 
     def __post_init__(self) -> None:
         check_choice(self.level, LEVELS, "durability")
-        if self.level == "rollback" and self.directory is None:
+        if self.survives and self.directory is None:
             raise ValueError(
-                "durability='rollback' needs checkpoint=: a directory that all servers can "
+                f"durability={self.level!r} needs checkpoint=: a directory that all servers can "
                 "write to, or a URL"
             )
 
     @property
-    def rolls_back(self) -> bool:
-        """Do loops of ours go on by themselves after a loss?"""
-        return self.level == "rollback"
+    def survives(self) -> bool:
+        """Does a server that takes the place of a lost one get back what that had?"""
+        return self.level != "none"
+
+    @property
+    def replays(self) -> bool:
+        """Does all code go on by itself after a loss, and not only loops of ours?"""
+        return self.level == "replay"
 
     def refuse_others(self, level: str | None, directory: str | os.PathLike[str] | None) -> None:
         """ValueError for what is given and is not what a running session has."""
@@ -202,7 +208,7 @@ class Durability:
         """What keeps the states of a solver; None where neither says a directory."""
         if directory is None and self.directory is None:
             return None
-        return SessionKeeper(self.checkpoints(session, directory), rolls_back=self.rolls_back)
+        return SessionKeeper(self.checkpoints(session, directory), rolls_back=self.survives)
 
     def clear(self, session: SessionBase, directory: str | os.PathLike[str]) -> None:
         """Remove all checkpoints in ``directory``."""

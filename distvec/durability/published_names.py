@@ -42,12 +42,20 @@ class Names:
                 )
             held = on_servers(array)
             arrays[name] = held
+        self._send(arrays)
+        self._arrays = arrays
+
+    def publish_again(self) -> None:
+        """Tell servers that took the place of others, too."""
+        if self._arrays:
+            self._send(self._arrays)
+
+    def _send(self, arrays: Mapping[str, DistArray]) -> None:
         stored = {}
         for name, held in arrays.items():
             buffer = buffer_of(held)
             stored[name] = StoredArray(buffer.id, buffer.type)
         self._session.client.publish(stored)
-        self._arrays = arrays
 
     def take(self) -> None:
         """Take over the arrays that the previous driver published; its other arrays are freed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -27,6 +27,10 @@ _CANCELLED = (
 )
 
 
+def _do_nothing() -> None:
+    return
+
+
 class Evaluator:
     """The expressions of one session and their evaluation. Thread-safe."""
 
@@ -36,6 +40,8 @@ class Evaluator:
     """So are this many pending operations in all."""
     upload_limit = 2**26
     """The most bytes of a NumPy array that an operation with ``x`` copies to the servers itself."""
+    journal_limit = 2**28
+    """With ``durability="replay"`` a checkpoint is due after requests of so many bytes."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -66,6 +72,8 @@ class Evaluator:
         self.bounds: weakref.WeakKeyDictionary[Node, tuple[int, int]]
         self.bounds = weakref.WeakKeyDictionary()
         """By node of integers two numbers that these are between, where they were needed."""
+        self.make_room: Callable[[], None] = _do_nothing
+        """Begins a checkpoint where one is due, before a request that changes arrays."""
         self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
         self._tracing = 0
@@ -340,6 +348,7 @@ class Evaluator:
             The node of each array at the moment of its evaluation.
         """
         with hold_lock(self._evaluating) as hold:
+            self.make_room()
             for array in arrays:
                 _ = array.node  # that of a selection may take an evaluation of its own
             with self.holders.lock:

@@ -330,6 +330,11 @@ class PSContext(TaskSession):
                     return running
                 running.stop()
             level = Durability(durability or "none", checkpoint)
+            if level.replays:
+                raise ValueError(
+                    "durability='replay' repeats requests of this process alone, and not what "
+                    "Spark tasks have contributed; use durability='rollback'"
+                )
             if wanted is not None:
                 cls._active = cls._connect(spark_context, wanted, token, lease, tls, level)
                 return cls._active
@@ -384,7 +389,7 @@ class PSContext(TaskSession):
         send_wheel(spark_context)
         trusted = tls_of(tls or None)
         client = Client.connect(
-            addresses, token=token, lease=lease, tls=trusted, restarts=level.rolls_back
+            addresses, token=token, lease=lease, tls=trusted, restarts=level.survives
         )
         return cls(spark_context, client, token, tls=trusted, durability=level)
 

@@ -9,6 +9,7 @@ from ps_backend.client.barriers import Mailbox, Question
 from ps_backend.client.client import Client
 from ps_backend.client.counters import Counters
 from ps_backend.client.files import Pinned, Source, WantedSpace
+from ps_backend.client.journal import MOST_LOSSES, Journal
 from ps_backend.client.keyed import KEYS, KeyBatch, KeySpace, KeyView
 from ps_backend.client.loop import Loop, LoopRank, Pulled
 from ps_backend.client.programs import Ended
@@ -28,6 +29,7 @@ from ps_backend.wire.quantize import KINDS as WIRES
 
 __all__ = [
     "KEYS",
+    "MOST_LOSSES",
     "OPERATIONS",
     "WIRES",
     "Change",
@@ -35,6 +37,7 @@ __all__ = [
     "Counters",
     "Ended",
     "Indices",
+    "Journal",
     "Key",
     "KeyBatch",
     "KeySpace",

@@ -242,6 +242,7 @@ class Connection:
         if self._closed:
             return
         self._closed = True
+        self._fan_out.journal = None  # what is lost now need not come back
         self._ended.set()
         try:
             if os.getpid() == self._pid:

@@ -8,9 +8,11 @@ from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Protocol
 
 from ps_backend.client.counters import Counters
+from ps_backend.client.journal import Journal
 from ps_backend.client.server_link import Call, Message, ServerLink
 from ps_backend.client.signals import cancel_on_ctrl_c, defer_signals
 from ps_backend.errors import PeerLost, PSError, ServerLost
@@ -142,6 +144,8 @@ class FanOut:
         self._counters = counters
         self.resume_from: str | None = None
         """Where the session has a checkpoint, for errors that say that a server was lost."""
+        self.journal: Journal | None = None
+        """Where requests are noted, to be sent again after a loss; then all are awaited."""
         self._noted: deque[int] = deque()
         self._unawaited: list[FanOutCall] = []
         self._lock = threading.Lock()
@@ -188,14 +192,42 @@ class FanOut:
         if not messages:
             return {}
         with defer_signals():
-            group = self._prepare(messages, recorded, after)
-            try:
-                return self._finish(group, messages)
-            except KeyboardInterrupt:  # broken off: how it ended is asked by the next message
-                if recorded:
-                    group.quiet = True
-                    self._leave(group)
-                raise
+            if self.journal is None or self.journal.passes:
+                return self._send(messages, recorded, after)
+            return self.journal.send(messages, recorded, after)
+
+    def keep_journal(self, most_bytes: int) -> Journal:
+        """From now on all requests are noted."""
+        lives = tuple(link.transport.generation for link in self.links)
+        self.journal = Journal(most_bytes, lives, self._send, self._renewed)
+        return self.journal
+
+    def _renewed(self, messages: Mapping[int, Message]) -> dict[int, Message]:
+        """The same as new requests, which know where the servers are now."""
+        renewed = {}
+        for server, message in messages.items():
+            request = pb.Request()
+            request.CopyFrom(message.request)
+            for name in ("sequence", "settled", "life"):
+                request.ClearField(name)
+            if request.HasField("run") and request.run.peers:
+                del request.run.peers[:], request.run.lives[:]
+                request.run.peers.extend(link.transport.address for link in self.links)
+                request.run.lives.extend(link.life for link in self.links)
+            renewed[server] = replace(message, request=request)
+        return renewed
+
+    def _send(
+        self, messages: Mapping[int, Message], recorded: bool, after: After | None
+    ) -> Replies:
+        group = self._prepare(messages, recorded, after)
+        try:
+            return self._finish(group, messages)
+        except KeyboardInterrupt:  # broken off: how it ended is asked by the next message
+            if recorded:
+                group.quiet = True
+                self._leave(group)
+            raise
 
     def send_unawaited(
         self,
@@ -208,6 +240,13 @@ class FanOut:
 
         ``quiet``: nobody raises, ``after`` is told.
         """
+        if self.journal is not None:
+            try:
+                self.send(messages, after=after)
+            except Exception:
+                if not quiet:
+                    raise
+            return
         with defer_signals():
             group = self._prepare(messages, True, after, quiet=quiet)
             self._leave(group)
@@ -236,8 +275,11 @@ class FanOut:
         if self._noted:
             self._hand_out_frees(messages)
         exchanges = {}
+        # Frees ride on what the journal notes, and not on what it repeats, which needs the arrays.
+        frees = self.journal is None or (recorded and not self.journal.passes)
         for server, message in messages.items():
-            exchanges[server] = self.links[server].exchange(message, recorded=recorded)
+            link = self.links[server]
+            exchanges[server] = link.exchange(message, recorded=recorded, frees=frees)
         return FanOutCall(exchanges, after, quiet=quiet)
 
     def _leave(self, group: FanOutCall) -> None:
@@ -276,7 +318,7 @@ class FanOut:
         fresh = self.take_frees()
         for server, link in enumerate(self.links):
             waiting = link.note_frees(fresh)
-            if waiting > _MOST_WAITING_FREES and server not in messages:
+            if waiting > _MOST_WAITING_FREES and server not in messages and self.journal is None:
                 template = next(iter(messages.values())).request
                 request = pb.Request(
                     session=template.session, client=template.client, key=template.key

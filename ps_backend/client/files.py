@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ps_backend.client.connection import Connection
+from ps_backend.client.journal import Journal
 from ps_backend.client.requests import Messages, StoredArray
 from ps_backend.durability.file_checksums import FileRange
 from ps_backend.errors import OutOfBudget, PSError
@@ -84,6 +85,23 @@ class Files(Connection):
     def lives(self) -> tuple[int, ...]:
         """How often each server was replaced, as far as known. No message."""
         return tuple(link.transport.generation for link in self._fan_out.links)
+
+    # --- replay -----------------------------------------------------------------------------------
+
+    def keep_journal(self, most_bytes: int) -> Journal:
+        """From now on requests are noted, to be sent again once a server was lost."""
+        return self._fan_out.keep_journal(most_bytes)
+
+    @property
+    def journal(self) -> Journal | None:
+        """The requests since the last checkpoint, if they are noted."""
+        return self._fan_out.journal
+
+    def empty(self) -> None:
+        """Let no server have anything of the session. One message a server."""
+        self._send(self._requests.to_all("custom", name="empty_session"))
+
+    # --- files ------------------------------------------------------------------------------------
 
     def pin(self, name: str, spaces: Sequence[WantedSpace] = ()) -> Pinned:
         """Keep, under ``name``, all buffers that the session has now, and copies of ``spaces``.

@@ -76,7 +76,7 @@ class Dispatcher:
         if program.before or program.after:
             collectives = (*program.before, *program.after)
             servers = servers | {k for one in collectives for k in one.servers(self._servers)}
-        elif servers and self._here and fan_out.is_idle:
+        elif servers and self._here and fan_out.is_idle and fan_out.journal is None:
             results = self._run_here(program, route)
             if results is not None:
                 if ended is not None:

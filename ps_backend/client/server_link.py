@@ -225,8 +225,8 @@ class ServerLink:
 
     # --- sending ---
 
-    def exchange(self, message: Message, *, recorded: bool) -> Call:
-        """Prepare to send ``message``: numbered if ``recorded``, with the frees that wait."""
+    def exchange(self, message: Message, *, recorded: bool, frees: bool = True) -> Call:
+        """Prepare to send ``message``: numbered if ``recorded``, with the ``frees`` that wait."""
         request = message.request
         with self._lock:
             if recorded:
@@ -234,7 +234,7 @@ class ServerLink:
                 self._unsettled.add(self._sequence)
                 request.sequence = self._sequence
                 request.settled = min(self._unsettled)
-            if self._frees:
+            if frees and self._frees:
                 request.frees.extend(self._frees[:_MOST_FREES])
                 del self._frees[:_MOST_FREES]
         return Call(self, request, message)

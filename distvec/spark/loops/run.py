@@ -371,7 +371,7 @@ def _run(
     size = min(rdd.getNumPartitions(), max(1, free_slots(ps.spark_context)))
     if not size:
         return []
-    keeper = ps.durability.keeper(ps) if ps.durability.rolls_back else None
+    keeper = ps.durability.keeper(ps) if ps.durability.survives else None
     with screen(progress) as shown:
 
         def attempt(starts: Sequence[DistArray], kept: LoopCheckpoints | None = None) -> Trained:

@@ -56,3 +56,13 @@ def publish(session: ServerSession, request: pb.Request, _: Payload) -> Response
     if body.only:
         session.store.keep_only({array.buffer for array in body.given.arrays})
     return Response(pb.Reply())
+
+
+@command()
+def empty_session(session: ServerSession, request: pb.Request, _: Payload) -> Response:
+    """Drop all arrays, keyed spaces and rounds: who asks will send again what made them."""
+    session.store.clear()
+    session.keyed.clear()
+    session.rounds.clear()
+    session.call_cache.clear()
+    return Response(pb.Reply())

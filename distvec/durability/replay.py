@@ -1,0 +1,59 @@
+"""Recovery without a word to the user's code: the last checkpoint, and all requests since then."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from distvec.durability.checkpoints import Checkpoints
+from distvec.durability.policy import await_all
+from distvec.durability.published_names import Names
+from ps_backend.client import MOST_LOSSES, Journal
+from ps_backend.errors import PSError, ReplayDiverged, ServerLost, StoreFailed
+
+_LOG = logging.getLogger(__name__)
+
+
+class Replay:
+    """Brings the servers of a session back to where they were when one was lost."""
+
+    def __init__(self, checkpoints: Checkpoints, names: Names, journal: Journal) -> None:
+        self._checkpoints, self._names, self._journal = checkpoints, names, journal
+        checkpoints.journal = journal
+        journal.recover = self._recover
+
+    def make_room(self) -> None:
+        """Begin a checkpoint if the journal is full. For who is about to send, and has not yet."""
+        if self._journal.is_full and not self._journal.passes and not self._checkpoints.is_writing:
+            trouble = self._checkpoints.settle()
+            if trouble is not None:
+                _LOG.warning("no checkpoint in %s: %s", self._checkpoints.store.url, trouble)
+            self._checkpoints.begin(0, {})
+
+    def _recover(self, error: ServerLost) -> None:
+        began, client = time.perf_counter(), self._checkpoints.session.client
+        _LOG.warning("%s; the session recovers", error)
+        for attempt in range(1, MOST_LOSSES + 1):
+            try:
+                await_all(client)
+                lives = client.lives
+                self._checkpoints.settle()
+                client.empty()
+                self._checkpoints.refill(self._journal.base)
+                count = self._journal.replay()
+                self._names.publish_again()
+                if client.lives == lives:
+                    break
+                raise ServerLost(f"{error}; another one was lost meanwhile")
+            except ReplayDiverged:
+                raise
+            except ServerLost:
+                if attempt == MOST_LOSSES:
+                    raise
+            except (PSError, StoreFailed) as trouble:
+                raise ServerLost(f"{error}; the session did not recover: {trouble}") from trouble
+        self._journal.lives = lives
+        _LOG.warning(
+            "all arrays are there again, by checkpoint %s and %d requests since then, after %.1f s",
+            self._journal.base or "none", count, time.perf_counter() - began,
+        )  # fmt: skip
