@@ -38,11 +38,12 @@ def local(
     restart : bool, default True
         Whether to replace a server that exits or does not respond for ten seconds. The new one is
         empty. With ``False``, the first exit ends the session.
-    durability : {"none", "rollback"}, default "none"
-        With "rollback", the solvers of ``optim`` checkpoint their states and resume after a server
-        is lost. Their results are bitwise identical to an uninterrupted run.
+    durability : {"none", "rollback", "replay"}, default "none"
+        With "replay", all arrays are restored after a server is lost, and the interrupted operation
+        continues. With "rollback", only the solvers of ``optim`` continue, from their last
+        checkpoint. In both cases results are bitwise identical to an uninterrupted run.
     checkpoint : str or path-like, optional
-        Directory or URL of checkpoints. Required by "rollback".
+        Directory or URL of checkpoints. Required by "rollback" and "replay".
     plugins : sequence of str, optional
         Modules, such as ``"package.module"``, with functions that ``dv.rows.plugin`` can run on
         the servers.
@@ -58,7 +59,7 @@ def local(
     Raises
     ------
     ValueError
-        If an argument is out of range, or "rollback" has no ``checkpoint``.
+        If an argument is out of range, or ``durability`` needs ``checkpoint``.
     PSError
         If a server does not start.
 
@@ -69,8 +70,8 @@ def local(
     Notes
     -----
     After a server was replaced, operations on an array that had a part on it raise ``ServerLost``;
-    other arrays stay usable. A server that exits three times soon after its start is not replaced
-    again.
+    other arrays stay usable. With ``durability="replay"`` they wait and succeed. A server that
+    exits three times soon after its start is not replaced again.
 
     Examples
     --------
@@ -130,11 +131,12 @@ def connect(
         renews the lease by itself. Default: ``distvec serve --lease``, ten minutes.
     name : str, optional
         Name by which ``attach`` can take over the session within its lease.
-    durability : {"none", "rollback"}, default "none"
-        With "rollback", the session waits for a replacement of a lost server at the same address,
-        and solvers resume from their last checkpoint.
+    durability : {"none", "rollback", "replay"}, default "none"
+        With "rollback" and "replay", the session waits for a replacement of a lost server at the
+        same address. With "replay", all arrays are restored then. With "rollback", solvers resume
+        from their last checkpoint.
     checkpoint : str or path-like, optional
-        Directory or URL of checkpoints. Required by "rollback".
+        Directory or URL of checkpoints. Required by "rollback" and "replay".
     tls : str or path-like, optional
         PEM file with the certificate of the authority that signed the servers' certificates.
         Default: no TLS.
@@ -212,10 +214,10 @@ def attach(
         Seconds to wait for the first reply of each server.
     lease : float, optional
         New lease of the session in seconds. Default: the lease stays as it is.
-    durability : {"none", "rollback"}, default "none"
+    durability : {"none", "rollback", "replay"}, default "none"
         Level of durability, see ``connect``.
     checkpoint : str or path-like, optional
-        Directory or URL of checkpoints. Required by "rollback".
+        Directory or URL of checkpoints. Required by "rollback" and "replay".
     tls : str or path-like, optional
         PEM file with the certificate of the servers' authority, see ``connect``.
     tls_cert, tls_key : str or path-like, optional

@@ -132,7 +132,7 @@ class Session(SessionBase):
         self._closed = False
         if self.durability.replays:
             checkpoints = self.durability.checkpoints(self)
-            journal = client.keep_journal(self.journal_limit)
+            journal = client.keep_journal()
             self.make_room = Replay(checkpoints, self.names, journal).make_room
 
     def __reduce__(self) -> Any:

@@ -23,8 +23,9 @@ class Replay:
         journal.recover = self._recover
 
     def make_room(self) -> None:
-        """Begin a checkpoint if the journal is full. For who is about to send, and has not yet."""
-        if self._journal.is_full and not self._journal.passes and not self._checkpoints.is_writing:
+        """Begin a checkpoint if the journal is long. For who is about to send, and has not yet."""
+        journal, limit = self._journal, self._checkpoints.session.journal_limit
+        if journal.nbytes > limit and not journal.passes and not self._checkpoints.is_writing:
             trouble = self._checkpoints.settle()
             if trouble is not None:
                 _LOG.warning("no checkpoint in %s: %s", self._checkpoints.store.url, trouble)

@@ -41,7 +41,7 @@ class Evaluator:
     upload_limit = 2**26
     """The most bytes of a NumPy array that an operation with ``x`` copies to the servers itself."""
     journal_limit = 2**28
-    """With ``durability="replay"`` a checkpoint is due after requests of so many bytes."""
+    """With ``durability="replay"`` a checkpoint begins after requests of so many bytes."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

@@ -196,10 +196,10 @@ class FanOut:
                 return self._send(messages, recorded, after)
             return self.journal.send(messages, recorded, after)
 
-    def keep_journal(self, most_bytes: int) -> Journal:
+    def keep_journal(self) -> Journal:
         """From now on all requests are noted."""
         lives = tuple(link.transport.generation for link in self.links)
-        self.journal = Journal(most_bytes, lives, self._send, self._renewed)
+        self.journal = Journal(lives, self._send, self._renewed)
         return self.journal
 
     def _renewed(self, messages: Mapping[int, Message]) -> dict[int, Message]:

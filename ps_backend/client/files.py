@@ -88,9 +88,9 @@ class Files(Connection):
 
     # --- replay -----------------------------------------------------------------------------------
 
-    def keep_journal(self, most_bytes: int) -> Journal:
+    def keep_journal(self) -> Journal:
         """From now on requests are noted, to be sent again once a server was lost."""
-        return self._fan_out.keep_journal(most_bytes)
+        return self._fan_out.keep_journal()
 
     @property
     def journal(self) -> Journal | None:

@@ -58,8 +58,8 @@ class Journal:
     ``recover`` brings the servers back to that checkpoint; it is called while nobody else sends.
     """
 
-    def __init__(self, most_bytes: int, lives: tuple[int, ...], send: Send, renew: Renew) -> None:
-        """``most_bytes``: from there on ``is_full``; nothing is refused. ``lives``: of now."""
+    def __init__(self, lives: tuple[int, ...], send: Send, renew: Renew) -> None:
+        """``lives``: of now."""
         self._send, self._renew = send, renew
         self.lives = lives
         """How often each server had been replaced when all arrays were there."""
@@ -71,7 +71,6 @@ class Journal:
         """Was a loss told to the caller, so that the next checkpoint has what is left?"""
         self._broken_off: ServerLost | None = None
         """The loss from which a recovery has begun that did not come to its end."""
-        self._most_bytes = most_bytes
         self._entries: list[_Entry] = []
         self._first = 0
         """The number of the first entry."""
@@ -90,11 +89,6 @@ class Journal:
     def nbytes(self) -> int:
         """Bytes that the client holds for it."""
         return self._nbytes
-
-    @property
-    def is_full(self) -> bool:
-        """Is a checkpoint due?"""
-        return self._nbytes > self._most_bytes
 
     @property
     def passes(self) -> bool:
