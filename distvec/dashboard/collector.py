@@ -251,7 +251,12 @@ class DriverSource:
                     "ended": ended,
                 }
             found.append(row)
-        return {"level": self._durability.level, "directories": found}
+        state: Json = {"level": self._durability.level, "directories": found}
+        if (journal := self._session.client.journal) is not None:
+            state["journal"] = {
+                "requests": len(journal), "bytes": journal.nbytes, "recoveries": journal.recoveries,
+            }  # fmt: skip
+        return state
 
 
 def _seconds(cost: Cost) -> float:

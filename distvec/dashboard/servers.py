@@ -120,7 +120,7 @@ class Servers:
             self._events.add(
                 "warning", address, f"another process took the place of {before['pid']}; it is "
                 "empty", "arrays with a part there are lost: restore a checkpoint, or make them "
-                "again; durability='rollback' does so by itself",
+                "again; durability='replay' does so by itself",
             )  # fmt: skip
         elif row["refused"] > before["refused"]:
             self._events.add(

@@ -124,16 +124,16 @@ class Journal:
         finally:
             self._exempt.discard(me)
 
-    @contextmanager
-    def _passing(self) -> Iterator[None]:
+    def _enter(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._owner is None)
+            while self._owner is not None:
+                self._changed.wait()
             self._sending += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._sending -= 1
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._sending -= 1
+            if not self._sending:
                 self._changed.notify_all()
 
     # --- requests -----------------------------------------------------------------------------
@@ -181,12 +181,14 @@ class Journal:
             if after is not None:
                 after(replies, error)
 
+        self._enter()
         try:
-            with self._passing():
-                return self._send(messages, recorded, told)
+            return self._send(messages, recorded, told)
         except BaseException:
             attending = False  # after Ctrl-C who sends next is told how it ended
             raise
+        finally:
+            self._leave()
 
     def _is_curable(self, error: Exception) -> bool:
         return self.recover is not None and type(error) in _CURABLE
@@ -221,9 +223,11 @@ class Journal:
             with self._changed:
                 self._refusals.append((self._first + len(self._entries), refusal))
             return
-        kept = {server: _kept(one) for server, one in messages.items()}
-        size = sum(_ENTRY_BYTES + one.request.ByteSize() for one in kept.values())
-        size += sum(part.nbytes for one in kept.values() for part in one.payload)
+        kept, size = {}, 0
+        for server, one in messages.items():
+            kept[server] = message = _kept(one) if one.payload or kind == "change_rows" else one
+            size += _ENTRY_BYTES + message.request.ByteSize()
+            size += sum([part.nbytes for part in message.payload])
         digests = {server: _digest(reply) for server, reply in replies.items()}
         with self._changed:
             self._entries.append(_Entry(kept, digests, size))
@@ -290,7 +294,7 @@ def _refusal(messages: Mapping[int, Message], kind: str) -> str:
 def _kept(message: Message) -> Message:
     """A message that needs no memory of the caller's any more."""
     request, payload, complete = message.request, message.payload, message.complete
-    if complete is not None and payload:  # else it knows sweeps alone, which do not change
+    if complete is not None:  # its keys are the caller's
         request = pb.Request()
         request.CopyFrom(message.request)
         payload, complete = complete(request) or payload, None

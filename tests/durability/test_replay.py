@@ -130,7 +130,7 @@ class Script:
             self.ps.checkpoint()
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_script_on_servers_that_are_lost_has_numpys_bits(seed):
     script = Script(seed).run()

@@ -1,7 +1,8 @@
-"""Runs with ``durability="rollback"`` whose processes are killed, stopped or told to end.
+"""Runs with ``durability=`` whose processes are killed, stopped or told to end.
 
-Servers, supervisors, executors and workers, below L-BFGS, OWL-QN and Adam on arrays and over Spark,
-and below lockstep loops. A failure: other bits than without the kill, an error, no end within three
+With rollback: servers, supervisors, executors and workers, below L-BFGS, OWL-QN and Adam on arrays
+and over Spark, and below lockstep loops. With replay: servers, below the same solvers and a script
+of 200 statements. A failure: other bits than without the kill, an error, no end within three
 minutes, more than two checkpoints on disk, shared memory or a server that is left.
 """
 
@@ -73,9 +74,9 @@ class Work:
 
 
 def run(scale: float) -> Iterator[Row]:
-    """A row for each work and victim; ``scale`` is of the kills, 116 at 1, 29 stops and 100
+    """A row for each work and victim; ``scale`` is of the kills, 132 at 1, 33 stops and 100
     ends."""
-    for place in (_local, _connected, _spark_here, _spark_cluster):
+    for place in (_local, _replayed, _connected, _spark_here, _spark_cluster):
         before = _shared_memory()
         with ExitStack() as stack:
             for work in place(stack):
@@ -166,6 +167,50 @@ def _local(stack: ExitStack) -> Iterator[Work]:
     for name in SOLVERS:
         bits = _on_arrays(ps, name)
         yield Work(f"{name}, dv.local", bits, {"server": lambda: list(ps._owner.pids)}, folder)
+
+
+def _replayed(stack: ExitStack) -> Iterator[Work]:
+    folder = _folder(stack)
+    ps = stack.enter_context(dv.local(2, durability="replay", checkpoint=folder))
+    ps.journal_limit = 2**20  # checkpoints come in the middle
+    victims = {"server": lambda: list(ps._owner.pids)}
+    for name in SOLVERS:
+        yield Work(f"{name}, replay", _on_arrays(ps, name), victims, folder)
+    yield Work("script, replay", lambda: _script(ps), victims, folder)
+
+
+def _script(ps: dv.Session) -> bytes:
+    """200 statements by chance, always the same; the bytes of all that is there in the end."""
+    dice, draws = random.Random(0), np.random.default_rng(0)
+    arrays = [ps.array(draws.normal(size=_N)) for _ in range(4)]
+    space = ps.keys()
+    rows, counts = space.table(3, init=dv.normal(seed=1)), space.zeros(dtype="int64")
+    for _ in range(200):
+        k, (x, y) = dice.randrange(4), dice.sample(arrays, 2)
+        match dice.randrange(9):
+            case 0:
+                arrays[k] = np.sort(x) - y
+            case 1:
+                arrays[k] = np.cumsum(np.tanh(x))
+            case 2:
+                arrays[k] = ps.array(draws.normal(size=_N))
+            case 3:
+                x[10:500] = y[510:1000] * 2.0
+            case 4:
+                x.push(draws.integers(0, _N, 50), draws.normal(size=50))
+            case 5:
+                arrays[k] = x[np.argsort(y)]
+            case 6:
+                arrays[k] = np.where(x > float(y.mean()), x, np.cos(y))
+            case 7:
+                keys = draws.integers(0, 10_000, 300)
+                rows.push(keys, draws.normal(size=(300, 3)))
+                counts.push(keys, 1)
+            case 8:
+                arrays[k] = x / (1.0 + abs(float(x @ y)))
+    found = np.concatenate([one.numpy() for one in arrays])
+    keys = np.sort(space.keys())
+    return bytes(found.tobytes() + rows.pull(keys).tobytes() + counts.pull(keys).tobytes())
 
 
 def _connected(stack: ExitStack) -> Iterator[Work]:

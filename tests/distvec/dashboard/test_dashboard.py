@@ -158,6 +158,18 @@ def test_servers_and_checkpoints(ps, tmp_path):
     assert kept["path"].startswith(str(tmp_path / "run"))
 
 
+def test_the_journal_of_a_session_with_replay(tmp_path):
+    with dv.local(1, in_process=True, durability="replay", checkpoint=tmp_path) as ps:
+        page = ps.dashboard()
+        x = ps.ones(1000).persist()
+        journal = state_of(page)["durability"]["journal"]
+        assert journal["requests"] == 1
+        assert journal["bytes"] == ps.client.journal.nbytes > 0
+        assert journal["recoveries"] == 0
+        ps.checkpoint(x=x)
+        assert state_of(page)["durability"]["journal"]["requests"] == 0
+
+
 def test_metrics_are_those_of_the_table(ps):
     page = ps.dashboard()
     optim.minimize(square, ps.ones(3))
