@@ -37,15 +37,13 @@ class Replay:
         for attempt in range(1, MOST_LOSSES + 1):
             try:
                 await_all(client)
-                lives = client.lives
+                self._journal.lives = client.lives  # who is lost from now on is found by that
                 self._checkpoints.settle()
                 client.empty()
                 self._checkpoints.refill(self._journal.base)
                 count = self._journal.replay()
                 self._names.publish_again()
-                if client.lives == lives:
-                    break
-                raise ServerLost(f"{error}; another one was lost meanwhile")
+                break
             except ReplayDiverged:
                 raise
             except ServerLost:
@@ -53,7 +51,6 @@ class Replay:
                     raise
             except (PSError, StoreFailed) as trouble:
                 raise ServerLost(f"{error}; the session did not recover: {trouble}") from trouble
-        self._journal.lives = lives
         _LOG.warning(
             "all arrays are there again, by checkpoint %s and %d requests since then, after %.1f s",
             self._journal.base or "none", count, time.perf_counter() - began,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from distvec.durability.checkpoints import Checkpoints
 from distvec.durability.policy import Durability
 from distvec.session import Session
-from tests.durability.cluster import Chances, Cluster, Driver
+from tests.durability.cluster import NONE, Chances, Cluster, Driver
 from tests.durability.disk import Disk
 
 LENGTHS = (1, 5, 700, 1500)
@@ -135,6 +135,27 @@ class Script:
 def test_a_script_on_servers_that_are_lost_has_numpys_bits(seed):
     script = Script(seed).run()
     script.ps.close()
+
+
+def test_what_is_freed_during_a_recovery_is_there_until_its_end():
+    """Finalizers run at any moment; what they free may be what a repeated request reads."""
+    script = Script(0, NONE)
+    ps, cluster = script.ps, script.cluster
+    values = np.arange(1500.0)
+    x = ps.array(values)
+    y = (x * 2.0 + 1.0).persist()
+    number, journal = x.node.value.id, ps.client.journal
+    renew = journal._renew
+
+    def finalizing(messages):
+        ps.client.free([number])
+        return renew(messages)
+
+    journal._renew = finalizing
+    for server in range(cluster.servers):
+        cluster.kill(server)
+    assert y.numpy().tobytes() == (values * 2.0 + 1.0).tobytes()
+    assert journal.recoveries == 1
 
 
 @pytest.mark.long
