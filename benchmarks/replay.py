@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Where, and how much."""
     parser.add_argument("--directory", type=Path, default=Path("/dev/shm"), help="the store")
     parser.add_argument("--servers", type=int, default=2)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=5)
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -39,7 +39,7 @@ def measure(options: argparse.Namespace) -> Report:
     most = 100_000 if options.quick else 10_000_000
     lengths = [10**power for power in range(3, 8) if 10**power <= most]
     place = Path(tempfile.mkdtemp(prefix="distvec-bench-", dir=options.directory))
-    names = ("dot", "array", "iteration")
+    names = ("iteration", "dot", "array")  # what fills the journal comes last
     rows: dict[str, list[float | None]] = {f"{name}, {kind}": [] for name in names
                                            for kind in ("none", "replay")}  # fmt: skip
     timings: list[Timing] = []

@@ -216,7 +216,7 @@ class Checkpoints:
         with journal.alone():
             mark, pinned = journal.mark(), client.pin(pin, self._spaces.wanted())
             if client.lives != journal.lives and not journal.gave_up:
-                raise ServerLost("no checkpoint is made: a server was lost, and what it held")
+                raise ServerLost("no checkpoint is made: a server was lost with its arrays")
             journal.lives, journal.gave_up = client.lives, False
         return mark, pinned
 

@@ -332,8 +332,8 @@ class PSContext(TaskSession):
             level = Durability(durability or "none", checkpoint)
             if level.replays:
                 raise ValueError(
-                    "durability='replay' repeats requests of this process alone, and not what "
-                    "Spark tasks have contributed; use durability='rollback'"
+                    "durability='replay' repeats the requests of this process, but not those "
+                    "that Spark tasks have sent; use durability='rollback'"
                 )
             if wanted is not None:
                 cls._active = cls._connect(spark_context, wanted, token, lease, tls, level)

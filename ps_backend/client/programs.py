@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -202,10 +203,7 @@ class Dispatcher:
                 body[-1].sweep.CopyFrom(whole[digest])
                 new.append((server, digest))
 
-        def complete(request: pb.Request) -> None:
-            for message, (call, _) in zip(request.run.calls, calls, strict=True):
-                message.sweep.CopyFrom(encode_sweep(call.sweep))
-
+        complete = partial(_complete, [call.sweep for call, _ in calls])
         return Message(request, complete=complete)
 
     def _after(
@@ -244,6 +242,12 @@ class Dispatcher:
         pairs = [(call.sweep, call.space) for call in calls]
         found = self._routes[key] = _Route(pairs, holders, shares, digests, [0] * self._servers)
         return found
+
+
+def _complete(sweeps: Sequence[Sweep], request: pb.Request) -> None:
+    """Put the sweeps in full of a program."""
+    for message, sweep in zip(request.run.calls, sweeps, strict=True):
+        message.sweep.CopyFrom(encode_sweep(sweep))
 
 
 def _assemble(

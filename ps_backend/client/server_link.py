@@ -59,6 +59,9 @@ class RetryPolicy:
             pause = min(2 * pause, self.longest)
 
 
+Complete = Callable[[pb.Request], Parts | None]
+
+
 @dataclass(slots=True)
 class Message:
     """A request to one server, with the bulk data that goes along and comes back."""
@@ -66,7 +69,7 @@ class Message:
     request: pb.Request
     payload: Parts = ()
     into: memoryview | None = None
-    complete: Callable[[pb.Request], Parts | None] | None = None
+    complete: Complete | None = None
     """Puts in full what a request only names and the server does not know: sweeps, and keys.
 
     Returns the payload that goes along then, if it is another one."""
