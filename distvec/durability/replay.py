@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 
 from distvec.durability.checkpoints import Checkpoints
 from distvec.durability.policy import await_all
 from distvec.durability.published_names import Names
 from ps_backend.client import MOST_LOSSES, Journal
-from ps_backend.errors import PSError, ReplayDiverged, ServerLost, StoreFailed
+from ps_backend.errors import NotDurable, PSError, ReplayDiverged, ServerLost, StoreFailed
 
 _LOG = logging.getLogger(__name__)
 
@@ -19,17 +20,37 @@ class Replay:
 
     def __init__(self, checkpoints: Checkpoints, names: Names, journal: Journal) -> None:
         self._checkpoints, self._names, self._journal = checkpoints, names, journal
+        self._enough = 0
+        """After a checkpoint that failed: the bytes in the journal from which on to try again."""
         checkpoints.journal = journal
         journal.recover = self._recover
 
     def make_room(self) -> None:
         """Begin a checkpoint if the journal is long. For who is about to send, and has not yet."""
         journal, limit = self._journal, self._checkpoints.session.journal_limit
-        if journal.nbytes > limit and not journal.passes and not self._checkpoints.is_writing:
+        if journal.nbytes <= limit:
+            self._enough = 0
+        elif journal.nbytes > self._enough and not journal.passes:
+            self._begin(limit)
+
+    def _begin(self, limit: int) -> None:
+        if self._checkpoints.is_writing:
+            return
+        try:
             trouble = self._checkpoints.settle()
-            if trouble is not None:
-                _LOG.warning("no checkpoint in %s: %s", self._checkpoints.store.url, trouble)
+            if trouble is not None and not isinstance(trouble, ServerLost):
+                raise trouble
             self._checkpoints.begin(0, {})
+        except ServerLost:  # from which the session could not recover
+            raise
+        except (OSError, PSError) as error:
+            self._enough = self._journal.nbytes + limit  # not with each statement
+            where = self._checkpoints.store.url
+            warnings.warn(
+                f"no checkpoint in {where}: {error}; the journal of the session grows meanwhile",
+                NotDurable,
+                stacklevel=4,
+            )
 
     def _recover(self, error: ServerLost) -> None:
         began, client = time.perf_counter(), self._checkpoints.session.client
@@ -45,6 +66,7 @@ class Replay:
                 self._names.publish_again()
                 break
             except ReplayDiverged:
+                client.empty()  # no array of other bits is left
                 raise
             except ServerLost:
                 if attempt == MOST_LOSSES:

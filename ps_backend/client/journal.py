@@ -162,9 +162,9 @@ class Journal:
                     raise
                 try:
                     self.heal(error, seen)
-                except Exception as final:
+                except BaseException as final:
                     if after is not None:
-                        after(answered, final)
+                        after(answered, final if isinstance(final, Exception) else error)
                     raise
                 messages = self._renew(messages)
         return self._once(messages, recorded, after, None)
@@ -218,7 +218,12 @@ class Journal:
                 )
                 raise error
             self._broken_off = error
-            self.recover(error)
+            try:
+                self.recover(error)
+            except ReplayDiverged:
+                self._refusals.append((self.mark(), "a server has computed other bits"))
+                self.gave_up, self._broken_off = True, None
+                raise
             self._broken_off = None
             self.recoveries += 1
 

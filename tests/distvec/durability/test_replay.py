@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import distvec as dv
 from optim import LBFGS
-from ps_backend.errors import ReplayDiverged, ServerLost
+from ps_backend.errors import NotDurable, PSError, ReplayDiverged, ServerLost
 from ps_backend.wire.protocol import Total, Winner
 from tests.ps_backend.helpers import impatient
 from tests.served import TOKEN, served
@@ -126,6 +127,32 @@ def test_checkpoints_come_by_themselves_and_the_journal_stays_small(tmp_path, mo
         assert most < 200_000 + 2 * 50_000
 
 
+def test_a_store_that_fails_costs_no_statement(tmp_path):
+    store = tmp_path / "run"
+    with dv.local(1, in_process=True, durability="replay", checkpoint=store) as ps:
+        ps.journal_limit = 50_000
+        x = ps.ones(10).persist()
+        store.mkdir(exist_ok=True)
+        shutil.rmtree(store)
+        store.write_text("no directory")
+
+        def statements() -> None:
+            for k in range(20):
+                y = ps.array(np.full(1000, float(k)))
+                assert float((x * k).sum()) == 10 * k and float(y.sum()) == 1000 * k
+
+        with pytest.warns(NotDurable, match="the journal of the session grows") as told:
+            statements()
+        assert 1 <= len(told) <= 4, "not with each statement"
+        journal = ps.client.journal
+        assert journal.nbytes > 160_000
+        store.unlink()
+        for _ in range(20):
+            ps.array(np.ones(1000))
+            ps.durability.checkpoints(ps).settle()
+        assert journal.base and journal.nbytes < 120_000
+
+
 def test_what_others_take_part_in_is_not_repeated(tmp_path):
     with dv.local(1, durability="replay", checkpoint=tmp_path) as ps:
         x = ps.ones(100).persist()
@@ -145,12 +172,20 @@ def test_what_others_take_part_in_is_not_repeated(tmp_path):
 def test_a_server_of_other_bits_is_found_out(tmp_path):
     with dv.local(1, durability="replay", checkpoint=tmp_path) as ps:
         x = ps.arange(1000.0).persist()
-        assert float(x @ x) == 332833500.0
+        ps.checkpoint()
+        y = x + 1
+        assert float(y @ y) == 333833500.0
         entry = ps.client.journal._entries[-1]
         entry.digests[0] += 1  # as if the first server had answered otherwise
         kill(ps, 0)
-        with pytest.raises(ReplayDiverged, match=r"request 2 of 2 .* a 'run', gave other numbers"):
+        with pytest.raises(ReplayDiverged, match=r"request 1 of 1 .* a 'run', gave other numbers"):
             float(x.sum())
+        with pytest.raises(PSError):
+            float(x.sum())
+        ps.restore()
+        assert float(x.sum()) == 499500.0
+        kill(ps, 0)
+        assert float(x.sum()) == 499500.0, "it is protected again"
 
 
 def test_a_recovery_that_was_broken_off_is_made_again(tmp_path):
