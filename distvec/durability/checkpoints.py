@@ -123,8 +123,8 @@ class Checkpoints:
         """Of keyed spaces the same."""
         self._start = start
         self._writing: Future[Checkpoint] | None = None
-        self.journal: Journal | None = None
-        """The requests since the newest one, where the session recovers by them."""
+        self.is_base = False
+        """Does the session recover by the newest one here, and the requests since then?"""
         self.newest: tuple[float, Checkpoint] | None = None
         """The last one that was written here, and the Unix time of its end."""
         self._beginning = threading.RLock()
@@ -161,16 +161,21 @@ class Checkpoints:
 
         return self._healed(attempt)
 
+    @property
+    def _journal(self) -> Journal | None:
+        return self.session.client.journal
+
     def _healed(self, attempt: Callable[[], T]) -> T:
         """What ``attempt`` returns, once more after each loss that the session recovers from."""
-        if self.journal is None:
+        journal = self._journal
+        if journal is None:
             return attempt()
         for _ in range(MOST_LOSSES):
-            seen = self.journal.recoveries
+            seen = journal.recoveries
             try:
                 return attempt()
             except ServerLost as error:
-                self.journal.heal(error, seen)
+                journal.heal(error, seen)
         return attempt()
 
     def _begin(
@@ -209,15 +214,15 @@ class Checkpoints:
 
     def _pin(self, pin: str) -> tuple[int, Pinned]:
         """What there is now, and how many requests have made it."""
-        client = self.session.client
-        if self.journal is None:
+        client, journal = self.session.client, self._journal
+        if journal is None:
             return 0, client.pin(pin, self._spaces.wanted())
-        journal = self.journal
         with journal.alone():
             mark, pinned = journal.mark(), client.pin(pin, self._spaces.wanted())
             if client.lives != journal.lives and not journal.gave_up:
                 raise ServerLost("no checkpoint is made: a server was lost with its arrays")
-            journal.lives, journal.gave_up = client.lives, False
+            if self.is_base:
+                journal.lives, journal.gave_up = client.lives, False
         return mark, pinned
 
     def begin_anew(self) -> None:
@@ -293,7 +298,7 @@ class Checkpoints:
         self._spaces.forget()
 
     def _written(self, task: _Task) -> Checkpoint:
-        with nullcontext() if self.journal is None else self.journal.without():
+        with nullcontext() if self._journal is None else self._journal.without():
             return self._written_whole(task)
 
     def _written_whole(self, task: _Task) -> Checkpoint:
@@ -323,8 +328,8 @@ class Checkpoints:
                 if not isinstance(error, StoreFailed):
                     self._known = {}  # somebody removed files of an older one
         self._known = {one.id: one for one in kept}
-        if self.journal is not None:
-            self.journal.cut(task.mark, name)
+        if self.is_base and self._journal is not None:
+            self._journal.cut(task.mark, name)
         self.session.client.resume_from = self.store.url
         try:
             self._folder.collect(spare=True)

@@ -22,7 +22,7 @@ class Replay:
         self._checkpoints, self._names, self._journal = checkpoints, names, journal
         self._enough = 0
         """After a checkpoint that failed: the bytes in the journal from which on to try again."""
-        checkpoints.journal = journal
+        checkpoints.is_base = True
         journal.recover = self._recover
 
     def make_room(self) -> None:
