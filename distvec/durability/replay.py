@@ -22,8 +22,14 @@ class Replay:
         self._checkpoints, self._names, self._journal = checkpoints, names, journal
         self._enough = 0
         """After a checkpoint that failed: the bytes in the journal from which on to try again."""
+        self._bits = self._find_bits()
+        """Of each server: what its results depend on besides the requests."""
         checkpoints.is_base = True
         journal.recover = self._recover
+
+    def _find_bits(self) -> list[tuple[str, str]]:
+        """The digests of arithmetic and of functions by server. Uncounted messages."""
+        return [(one.bits, one.functions) for one in self._checkpoints.session.client.observe()]
 
     def make_room(self) -> None:
         """Begin a checkpoint if the journal is long. For who is about to send, and has not yet."""
@@ -52,6 +58,15 @@ class Replay:
                 stacklevel=4,
             )
 
+    def _check_bits(self) -> None:
+        for server, (here, before) in enumerate(zip(self._find_bits(), self._bits, strict=True)):
+            if here != before:
+                raise ReplayDiverged(
+                    f"server {server} was replaced by one that computes other bits ({here}, and "
+                    f"before {before}; see distvec status): another processor, or other versions "
+                    "of libraries; start it again as it was, then restore a checkpoint"
+                )
+
     def _recover(self, error: ServerLost) -> None:
         began, client = time.perf_counter(), self._checkpoints.session.client
         _LOG.warning("%s; the session recovers", error)
@@ -60,6 +75,7 @@ class Replay:
                 await_all(client)
                 self._journal.lives = client.lives  # who is lost from now on is found by that
                 self._checkpoints.settle()
+                self._check_bits()
                 client.empty()
                 self._checkpoints.refill(self._journal.base)
                 count = self._journal.replay()

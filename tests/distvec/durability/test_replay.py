@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from concurrent.futures import wait
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,18 @@ def test_a_server_of_other_bits_is_found_out(tmp_path):
         assert float(x.sum()) == 499500.0
         kill(ps, 0)
         assert float(x.sum()) == 499500.0, "it is protected again"
+
+
+def test_a_server_with_another_digest_is_refused(tmp_path, monkeypatch):
+    """Also where no result that the client saw differs."""
+    with dv.local(1, durability="replay", checkpoint=tmp_path) as ps:
+        x = ps.ones(1000).persist()
+        observe = ps.client.observe
+        other = [replace(one, functions="other") for one in observe()]
+        monkeypatch.setattr(ps.client, "observe", lambda: other)
+        kill(ps, 0)
+        with pytest.raises(ReplayDiverged, match="server 0 was replaced by one that computes"):
+            float(x.sum())
 
 
 def test_a_recovery_that_was_broken_off_is_made_again(tmp_path):
