@@ -166,6 +166,9 @@ class WorkerSession:
         """For a copy in one more process."""
         return self
 
+    def make_room(self) -> None:
+        """Checkpoints are the driver's."""
+
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
             f".{name} is not available in a task; tasks can pull, push, assign, apply to and "
