@@ -27,10 +27,6 @@ _CANCELLED = (
 )
 
 
-def _do_nothing() -> None:
-    return
-
-
 class Evaluator:
     """The expressions of one session and their evaluation. Thread-safe."""
 
@@ -72,7 +68,7 @@ class Evaluator:
         self.bounds: weakref.WeakKeyDictionary[Node, tuple[int, int]]
         self.bounds = weakref.WeakKeyDictionary()
         """By node of integers two numbers that these are between, where they were needed."""
-        self.make_room: Callable[[], None] = _do_nothing
+        self.make_room: Callable[[], None] | None = None
         """Begins a checkpoint where one is due, before a request that changes arrays."""
         self._executor = Executor(client, self.graph, self.holders)
         self._strict = False
@@ -348,7 +344,8 @@ class Evaluator:
             The node of each array at the moment of its evaluation.
         """
         with hold_lock(self._evaluating) as hold:
-            self.make_room()
+            if self.make_room is not None:
+                self.make_room()
             for array in arrays:
                 _ = array.node  # that of a selection may take an evaluation of its own
             with self.holders.lock:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Protocol, TypeVar
 
 from pyspark import AccumulatorParam, SparkContext, TaskContext
 
@@ -151,6 +151,8 @@ class WorkerSession:
     """
 
     access: SessionTicket
+    make_room: ClassVar[None] = None
+    """Checkpoints are the driver's."""
 
     @property
     def client(self) -> Client:
@@ -165,9 +167,6 @@ class WorkerSession:
     def joinable(self) -> WorkerSession:
         """For a copy in one more process."""
         return self
-
-    def make_room(self) -> None:
-        """Checkpoints are the driver's."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from ps_backend.client.counters import Counters
@@ -183,23 +184,32 @@ class FanOut:
         *,
         recorded: bool = True,
         after: After | None = None,
+        noted: bool = False,
     ) -> Replies:
         """Send ``messages``, by server, all at once, and wait for all replies.
 
         One server is called on the calling thread. ``after`` gets the replies that came and the
-        error that will be raised, if any. First awaits what ``send_unawaited`` left.
+        error that will be raised, if any. First awaits what ``send_unawaited`` left. ``noted``: by
+        the journal, which sends.
         """
         if not messages:
             return {}
         with defer_signals():
-            if self.journal is None or self.journal.passes:
-                return self._send(messages, recorded, after)
-            return self.journal.send(messages, recorded, after)
+            if not (self.journal is None or noted or self.journal.passes):
+                return self.journal.send(messages, recorded, after)
+            group = self._prepare(messages, recorded, after)
+            try:
+                return self._finish(group, messages)
+            except KeyboardInterrupt:  # broken off: how it ended is asked by the next message
+                if recorded:
+                    group.quiet = True
+                    self._leave(group)
+                raise
 
     def keep_journal(self) -> Journal:
         """From now on all requests are noted."""
         lives = tuple(link.transport.generation for link in self.links)
-        self.journal = Journal(lives, self._send, self._renewed)
+        self.journal = Journal(lives, partial(self.send, noted=True), self._renewed)
         return self.journal
 
     def _renewed(self, messages: Mapping[int, Message]) -> dict[int, Message]:
@@ -216,18 +226,6 @@ class FanOut:
                 request.run.lives.extend(link.life for link in self.links)
             renewed[server] = replace(message, request=request)
         return renewed
-
-    def _send(
-        self, messages: Mapping[int, Message], recorded: bool, after: After | None
-    ) -> Replies:
-        group = self._prepare(messages, recorded, after)
-        try:
-            return self._finish(group, messages)
-        except KeyboardInterrupt:  # broken off: how it ended is asked by the next message
-            if recorded:
-                group.quiet = True
-                self._leave(group)
-            raise
 
     def send_unawaited(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,10 +39,21 @@ _CURABLE = (ServerLost, PeerLost, SessionUnknown)
 
 Replies = Mapping[int, pb.Reply]
 After = Callable[[dict[int, pb.Reply], Exception | None], None]
-Send = Callable[[Mapping[int, Message], bool, After | None], dict[int, pb.Reply]]
-"""Sends messages, by server, and returns the replies; as ``FanOut.send``."""
 Renew = Callable[[Mapping[int, Message]], dict[int, Message]]
 """Makes new messages that say the same."""
+
+
+class Send(Protocol):
+    """Sends messages, by server, and returns the replies: see ``FanOut.send``."""
+
+    def __call__(
+        self,
+        messages: Mapping[int, Message],
+        *,
+        recorded: bool = True,
+        after: After | None = None,
+    ) -> dict[int, pb.Reply]:
+        """Send and wait."""
 
 
 class _Kept(NamedTuple):
@@ -192,7 +203,7 @@ class Journal:
 
         self._enter()
         try:
-            return self._send(messages, recorded, told)
+            return self._send(messages, recorded=recorded, after=told)
         except BaseException:
             attending = False  # after Ctrl-C who sends next is told how it ended
             raise
@@ -289,7 +300,7 @@ class Journal:
                     for server, one in entry.messages.items()
                 }
             )
-            replies = self._send(messages, True, None)
+            replies = self._send(messages)
             for server, reply in replies.items():
                 if _digest(reply) != entry.digests.get(server):
                     kind = messages[server].request.WhichOneof("body")
