@@ -254,6 +254,8 @@ LIMITS = {
         "ps_backend.limits:MOST_TOTALS": "Arrays that one commit creates or one tick adds to",
         "ps_backend.limits:MOST_CLOCK": "Clocks of one worker of a loop",
         "ps_backend.server.state.clocks:MOST_RANKS": "Workers of one loop",
+        "ps_backend.client.journal:MOST_LOSSES": "Losses of servers in a row that one request "
+        'survives with `durability="replay"`',
         "ps_backend.server.state.barriers:MOST_WAITING": "Waiting requests on one server",
         "ps_backend.wire.protocol:MOST_VALUE_BYTES": "Size of one value that a task shares",
         "ps_backend.wire.protocol:MOST_ANSWER_BYTES": "Size of all replies of tasks to one request",
