@@ -166,7 +166,7 @@ class Checkpoints:
         return self.session.client.journal
 
     def _healed(self, attempt: Callable[[], T]) -> T:
-        """What ``attempt`` returns, once more after each loss that the session recovers from."""
+        """Call ``attempt``, and again after each loss that the session recovers from."""
         journal = self._journal
         if journal is None:
             return attempt()
@@ -213,7 +213,7 @@ class Checkpoints:
         return future
 
     def _pin(self, pin: str) -> tuple[int, Pinned]:
-        """What there is now, and how many requests have made it."""
+        """Pin all arrays; the number of requests that made them, and the pinned arrays."""
         client, journal = self.session.client, self._journal
         if journal is None:
             return 0, client.pin(pin, self._spaces.wanted())
@@ -429,8 +429,9 @@ class Checkpoints:
         raise type(next(iter(unread), CheckpointIncomplete()))(told)
 
     def refill(self, name: str) -> None:
-        """Let empty servers have what the checkpoint of that name has; what this process knows of
-        the arrays stays. Without a name there is nothing. Raises as ``restore``.
+        """Load all arrays of the checkpoint of that name on empty servers; without a name, none.
+
+        Handles of this process stay as they are. Raises as ``restore``.
         """
         if not name:
             return

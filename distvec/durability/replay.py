@@ -23,7 +23,7 @@ class Replay:
         self._enough = 0
         """After a checkpoint that failed: the bytes in the journal from which on to try again."""
         self._bits = self._find_bits()
-        """Of each server: what its results depend on besides the requests."""
+        """The digests of each server; equal ones give equal results."""
         checkpoints.is_base = True
         journal.recover = self._recover
 
@@ -32,7 +32,7 @@ class Replay:
         return [(one.bits, one.functions) for one in self._checkpoints.session.client.observe()]
 
     def make_room(self) -> None:
-        """Begin a checkpoint if the journal is long. For who is about to send, and has not yet."""
+        """Begin a checkpoint if the journal is long. To be called before a request."""
         journal, limit = self._journal, self._checkpoints.session.journal_limit
         if journal.nbytes <= limit:
             self._enough = 0
@@ -73,7 +73,7 @@ class Replay:
         for attempt in range(1, MOST_LOSSES + 1):
             try:
                 await_all(client)
-                self._journal.lives = client.lives  # who is lost from now on is found by that
+                self._journal.lives = client.lives  # a later loss shows in these
                 self._checkpoints.settle()
                 self._check_bits()
                 client.empty()

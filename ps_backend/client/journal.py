@@ -27,7 +27,7 @@ _REPLAYED = frozenset({
     "run", "write", "copy", "compress", "load", "contribute", "nothing",
     "make_keys", "make_rows", "change_rows", "remove_keys", "copy_rows",
 })  # fmt: skip
-"""Requests that change arrays, and nothing that other clients take part in."""
+"""Requests that change arrays, and in which no other client takes part."""
 
 _WITHOUT_EFFECT = frozenset({
     "read", "read_keys", "look_up", "status", "renew", "pin", "save", "publish", "end", "wait",
@@ -75,7 +75,7 @@ class _Entry(NamedTuple):
 class Journal:
     """The requests of one client since the last checkpoint of its session. Thread-safe.
 
-    ``recover`` brings the servers back to that checkpoint; it is called while nobody else sends.
+    ``recover`` brings the servers back to that checkpoint; no other thread sends meanwhile.
     """
 
     def __init__(self, lives: tuple[int, ...], send: Send, renew: Renew) -> None:
@@ -120,7 +120,7 @@ class Journal:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else sends in the block."""
+        """No other thread sends in the block."""
         if self.passes:
             yield
             return
@@ -187,7 +187,7 @@ class Journal:
         after: After | None,
         answered: dict[int, pb.Reply] | None,
     ) -> dict[int, pb.Reply]:
-        """One attempt. A loss that may be cured is not told; ``answered`` learns who did answer."""
+        """One attempt. A curable loss is not told to ``after``; ``answered`` gets the replies."""
         attending = answered is not None
 
         def told(replies: dict[int, pb.Reply], error: Exception | None) -> None:
@@ -270,7 +270,7 @@ class Journal:
             self._note(freeing, dict.fromkeys(freeing, pb.Reply()))
 
     def mark(self) -> int:
-        """The number of the next request: what came before it is in what is pinned now."""
+        """The number of the next request. A pin of now includes the requests before it."""
         with self._changed:
             return self._first + len(self._entries)
 
@@ -323,7 +323,7 @@ def _refusal(messages: Mapping[int, Message], kind: str) -> str:
 
 
 def _kept(message: Message, kind: str) -> _Kept:
-    """What a message says, in memory that is not the caller's."""
+    """A copy of a message in memory of its own."""
     request, payload, complete = message.request, message.payload, message.complete
     if kind == "change_rows" and complete is not None:  # it would look at the caller's keys
         request = pb.Request()
