@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from distvec.durability.policy import Durability
-from distvec.session import Directory, Session
+from distvec.session import Directory, Opener, Owner, Session
 from ps_backend.arguments import extensions, parse_size, server_addresses, server_count
 from ps_backend.client import Client
-from ps_backend.processes.launcher import LocalServers, launch_local
+from ps_backend.processes.launcher import launch_local
 
 
 def local(
@@ -81,25 +81,39 @@ def local(
     30.0
     """
     added = extensions(plugins, engine)
-    servers = server_count(servers)
     level = Durability(durability, checkpoint)
     budget = None if memory is None else parse_size(memory)
-    if in_process:
-        from ps_backend.in_process import connect_in_process  # all that servers consist of
 
-        return Session(
-            connect_in_process(servers, memory=budget, extensions=added), durability=level
-        )
-    started: LocalServers = launch_local(servers, memory=budget, restart=restart, extensions=added)
-    token, diagnose = started.token, started.diagnose
+    def begin(servers: int, former: Client | None = None) -> tuple[Client, Owner | None]:
+        servers = server_count(servers)
+        if in_process:
+            from ps_backend.in_process import connect_in_process  # all that servers consist of
+
+            made = connect_in_process(servers, memory=budget, extensions=added, former=former)
+            return made, None
+        started = launch_local(servers, memory=budget, restart=restart, extensions=added)
+        token, diagnose = started.token, started.diagnose
+        try:
+            if restart:
+                client = Client.follow(
+                    started, servers, token=token, diagnose=diagnose, former=former
+                )
+            else:
+                client = Client.connect(
+                    started.addresses, token=token, diagnose=diagnose, former=former
+                )
+        except BaseException:
+            started.stop()
+            raise
+        return client, started
+
+    client, owner = begin(servers)
     try:
-        if restart:
-            client = Client.follow(started, servers, token=token, diagnose=diagnose)
-        else:
-            client = Client.connect(started.addresses, token=token, diagnose=diagnose)
-        return Session(client, owner=started, durability=level)
+        return Session(client, owner=owner, durability=level, opener=Opener(begin, has_disk=True))
     except BaseException:
-        started.stop()
+        client.close()
+        if owner is not None:
+            owner.stop()
         raise
 
 
@@ -170,19 +184,28 @@ def connect(
     ...     print(session.ones(3).numpy())
     [1. 1. 1.]
     """
-    names, level = server_addresses(addresses), Durability(durability, checkpoint)
-    client = Client.connect(
-        names,
-        token=token,
-        timeout=timeout,
-        lease=lease,
-        title=name,
-        restarts=level.survives,
-        tls=tls,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-    )
-    return Session(client, durability=level, name=name)
+    level = Durability(durability, checkpoint)
+
+    def begin(
+        addresses: str | Sequence[str], former: Client | None = None
+    ) -> tuple[Client, Owner | None]:
+        client = Client.connect(
+            server_addresses(addresses),
+            token=token,
+            timeout=timeout,
+            lease=lease,
+            title=name,
+            restarts=level.survives,
+            tls=tls,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            former=former,
+        )
+        return client, None
+
+    client, _ = begin(addresses)
+    opener = Opener(begin, has_disk=False)
+    return Session(client, durability=level, name=name, opener=opener)
 
 
 def attach(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ from distvec.durability.load import Loaded, load
 from distvec.durability.policy import Durability
 from distvec.durability.published_names import Names
 from distvec.durability.replay import Replay
+from distvec.durability.resize import checkpoints_for, resize, warn_of_other_bits
 from distvec.durability.save import Saveable, save
 from distvec.graph.build import check_dtype, collect
 from distvec.graph.host_eval import MOST_ELEMENTS
@@ -65,6 +66,15 @@ class Owner(Protocol):
         """Stop them."""
 
 
+class Opener(NamedTuple):
+    """How the session was opened, so that another one can be on other servers."""
+
+    open: Callable[[Any, Client | None], tuple[Client, Owner | None]]
+    """On so many servers, or on those at some addresses, for the arrays of a client, if any."""
+    has_disk: bool
+    """Have the servers, and this process, one file system?"""
+
+
 class Session(SessionBase):
     """Hold a connection to parameter servers, and create arrays on them.
 
@@ -82,6 +92,8 @@ class Session(SessionBase):
         The level of durability and the directory of checkpoints. Default: ``"none"``, no directory.
     name : str, optional
         Name under which ``distvec.attach`` can take over the session.
+    opener : Opener, optional
+        How to open a session on other servers. Required by ``resize``.
 
     Attributes
     ----------
@@ -113,10 +125,11 @@ class Session(SessionBase):
         owner: Owner | None = None,
         durability: Durability | None = None,
         name: str | None = None,
+        opener: Opener | None = None,
     ) -> None:
         """``owner`` is stopped when the session closes, if it has a ``stop()``.
 
-        ``name``: by which others may take it over.
+        ``name``: by which others may take it over; ``opener``: for ``resize``.
         """
         if not isinstance(client, Client):
             raise TypeError(
@@ -127,13 +140,14 @@ class Session(SessionBase):
         self.durability = Durability() if durability is None else durability
         self.names = Names(self, name)
         self.random = Random(self)
-        self._owner = owner
+        self._owner, self._opener = owner, opener
         self._dashboard: Dashboard | None = None
         self._closed = False
+        self._replay: Replay | None = None
         if self.durability.replays:
             checkpoints = self.durability.checkpoints(self)
-            journal = client.keep_journal()
-            self.make_room = Replay(checkpoints, self.names, journal).make_room
+            self._replay = Replay(checkpoints, self.names, client.keep_journal())
+            self.make_room = self._replay.make_room
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -962,6 +976,82 @@ class Session(SessionBase):
         if self.durability.replays:  # the files that were read may be gone when they are needed
             self.durability.checkpoints(self).write(0, {})
         return found
+
+    def resize(self, servers: int | str | Sequence[str], *, checkpoint: Directory = None) -> None:
+        """Move all arrays to more, fewer or other servers.
+
+        Arrays, keyed arrays and pending expressions stay valid, and later results are bitwise
+        identical to those without the call. If it raises an error, nothing has changed.
+
+        Parameters
+        ----------
+        servers : int or str or sequence of str
+            For a session of ``local``, the number of servers: new ones are started, and the former
+            ones stop. For a session of ``connect``, the addresses of all servers that are to hold
+            the arrays; some of them may be servers of now.
+        checkpoint : str or path-like, optional
+            Directory or URL through which the arrays move. All servers must reach it. Default: the
+            session's ``checkpoint=``, and for ``local`` without that a temporary directory.
+
+        Raises
+        ------
+        PSError
+            If the session has a name or was opened otherwise, if another thread changed an array
+            meanwhile, or if a pending operation, which must be computed first, fails.
+        ValueError
+            If a session of ``connect`` has no ``checkpoint``.
+        OutOfBudget
+            If the servers have too little memory. A server that is to hold arrays before and after
+            needs memory for both.
+        StoreFailed
+            If the files cannot be written or read.
+        NotImplementedError
+            For a keyed space with ``sketch=``.
+
+        Notes
+        -----
+        The servers write a checkpoint, and the other servers read it: each array is written and
+        read once. Files in a directory for this call alone are removed. Other threads must not use
+        the session meanwhile.
+
+        Examples
+        --------
+        >>> with dv.local(2, in_process=True) as session:
+        ...     x = session.arange(5.0)
+        ...     session.resize(3)
+        ...     print(session.client.servers, x.numpy())
+        3 [0. 1. 2. 3. 4.]
+        """
+        if self._opener is None:
+            raise PSError(
+                "only sessions of dv.local() and dv.connect() can be resized; save the arrays and "
+                "load them in another session: dv.save(path, w=w), dv.load(path, session)"
+            )
+        if self.names.title is not None:
+            raise PSError(
+                "a session with a name cannot be resized, as drivers find it on its servers; open "
+                "it without name=, or save the arrays and load them in another session"
+            )
+        opener, started = self._opener, None
+
+        def begin() -> Client:
+            nonlocal started
+            client, started = opener.open(servers, self.client)
+            return client
+
+        admit = warn_of_other_bits(self.client) if self._replay is None else self._replay.admit
+        try:
+            with checkpoints_for(self, self.durability, checkpoint, opener.has_disk) as between:
+                resize(self, between, begin, admit)
+        except BaseException:
+            if started is not None:
+                started.stop()
+            raise
+        for one in self.durability.directories:
+            one.forget_spaces()
+        if self._owner is not None:
+            self._owner.stop()
+        self._owner = started
 
     def dashboard(self, *, port: int = 0, allowed_hosts: Iterable[str] = ()) -> Dashboard:
         """Show this session and its servers on a web page while they work.

@@ -68,13 +68,19 @@ class InProcess:
 
 
 def connect_in_process(
-    servers: int, *, memory: int | None = None, extensions: Extensions = NO_EXTENSIONS
+    servers: int,
+    *,
+    memory: int | None = None,
+    extensions: Extensions = NO_EXTENSIONS,
+    former: Client | None = None,
 ) -> Client:
     """A client of servers inside this process: the same code and messages, but no sockets.
 
     ``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
+    ``former``: the client whose arrays are to come here.
     """
-    return Client(in_process_transports(servers, memory=memory, extensions=extensions))
+    transports = in_process_transports(servers, memory=memory, extensions=extensions)
+    return Client(transports, former=former)
 
 
 def in_process_transports(

@@ -21,7 +21,7 @@ from distvec.array.core.handle import SessionBase, check_session
 from distvec.durability.keyed_snapshots import HeldSpace, KeptSpaces
 from distvec.graph.node import Buffer
 from distvec.keyed.array import KeyedArray
-from ps_backend.client import MOST_LOSSES, Journal, Pinned, hold_lock
+from ps_backend.client import MOST_LOSSES, Client, Journal, Pinned, WantedSpace, hold_lock
 from ps_backend.client.files import Source
 from ps_backend.durability.checkpoint_directory import PART, BrokenOff, CheckpointDirectory, Found
 from ps_backend.durability.manifest import Kept, Manifest
@@ -133,11 +133,17 @@ class Checkpoints:
     # --- writing --------------------------------------------------------------------------------
 
     def begin(
-        self, number: int, arrays: Mapping[str, Any], document: Any = None
+        self,
+        number: int,
+        arrays: Mapping[str, Any],
+        document: Any = None,
+        *,
+        resumable: bool = True,
     ) -> Future[Checkpoint]:
         """Begin one that holds all arrays of the session as they are now, ``arrays`` by name.
 
-        ``number``: its own for whoever restores; ``document``: what JSON can hold. The values are
+        ``number``: its own for whoever restores; ``document``: what JSON can hold; ``resumable``:
+        what follows takes the same steps as a run that resumes from here. The values are
         computed first; then it takes one message a server, in which they copy keyed spaces that
         have changed, and the rest goes on beside the work. ``OutOfBudget`` without room for copies.
         Waits for the one that is being written. ``ServerLost`` if one of ``arrays``, or one that
@@ -148,14 +154,21 @@ class Checkpoints:
             check_session(self.session, owner, f"checkpoint({name}=...)")
         keyed = {name: one for name, one in arrays.items() if isinstance(one, KeyedArray)}
         plain = {name: one for name, one in arrays.items() if name not in keyed}
-        return self._healed(lambda: self._begin(number, plain, keyed, document))
+        return self._healed(lambda: self._begin(number, plain, keyed, document, resumable))
 
-    def write(self, number: int, arrays: Mapping[str, Any], document: Any = None) -> Checkpoint:
+    def write(
+        self,
+        number: int,
+        arrays: Mapping[str, Any],
+        document: Any = None,
+        *,
+        resumable: bool = True,
+    ) -> Checkpoint:
         """As ``begin``, and wait for it."""
 
         def attempt() -> Checkpoint:
             try:
-                return self.begin(number, arrays, document).result()
+                return self.begin(number, arrays, document, resumable=resumable).result()
             finally:  # its error is told here
                 self.settle()
 
@@ -184,6 +197,7 @@ class Checkpoints:
         plain: Mapping[str, Any],
         keyed: Mapping[str, KeyedArray],
         document: Any,
+        resumable: bool,
     ) -> Future[Checkpoint]:
         began = time.perf_counter()
         client, pin = self.session.client, f"checkpoint {secrets.token_hex(8)}"
@@ -193,7 +207,8 @@ class Checkpoints:
             try:
                 with self.session.quiesce():
                     values, ids, held = self._compute_values(plain)
-                    self.session.holders.forget_products()
+                    if resumable:
+                        self.session.holders.forget_products()
                     mark, (found, copies) = self._pin(pin)
                     spaces = self._spaces.held(copies)
                     self._find_missing(ids, found, self._spaces.lost(keyed, spaces))
@@ -258,6 +273,10 @@ class Checkpoints:
             error.resume_from = where
             raise error
 
+    def wanted_spaces(self) -> list[WantedSpace]:
+        """The keyed spaces of the session, with marks of what the newest one here has of them."""
+        return self._spaces.wanted()
+
     @property
     def spares(self) -> tuple[str, ...]:
         """The files in the directory that no checkpoint needs, and that the next may take."""
@@ -296,6 +315,18 @@ class Checkpoints:
         self._folder.clear()
         self._known = {}
         self._spaces.forget()
+
+    def forget_spaces(self) -> None:
+        """The next one has all keyed spaces anew: other servers have them now."""
+        self._spaces.forget()
+
+    def remove(self) -> None:
+        """Remove all that are there, and the directory if nothing else is in it."""
+        try:
+            self.clear()
+            self.store.delete("")
+        except (OSError, PSError) as error:
+            _LOG.warning("files of a checkpoint stay in %s: %s", self.store.url, error)
 
     def _written(self, task: _Task) -> Checkpoint:
         with nullcontext() if self._journal is None else self._journal.without():
@@ -373,7 +404,7 @@ class Checkpoints:
             for id, by_server in lie[one.number].items():
                 where = tuple(by_server.values())
                 kept.append(Kept(id, tuple(task.names.get(id, ())), types[id], where))
-        session = self.session.client.session
+        session = self.session.client.origin
         self._folder.commit(name, Manifest(tuple(kept), task.about, session, task.number))
         self._spaces.note(task.spaces, lie)
         written = sum(map(_nbytes, fresh.values())) + sum(one.nbytes for one in task.spaces)
@@ -428,18 +459,27 @@ class Checkpoints:
             raise BrokenOff(told)
         raise type(next(iter(unread), CheckpointIncomplete()))(told)
 
-    def refill(self, name: str) -> None:
+    def refill(self, name: str, client: Client | None = None) -> None:
         """Load all arrays of the checkpoint of that name on empty servers; without a name, none.
 
-        Handles of this process stay as they are. Raises as ``restore``.
+        On those of the session, or on those of ``client``, which may be more or fewer. Handles of
+        this process stay as they are. Raises as ``restore``.
         """
         if not name:
             return
+        client = client or self.session.client
         manifest = self._folder.read(name).manifest
         kept = {one.id: one for one in manifest.arrays}
         abouts = manifest.document.get("spaces", [])
-        keyed = self._spaces.refill(abouts, kept, self.store.url)
-        self._load({id: one for id, one in kept.items() if id not in keyed})
+        keyed = self._spaces.refill(abouts, kept, self.store, client)
+        self._load(
+            {
+                id: one
+                for id, one in kept.items()
+                if id not in keyed and one.type.space.suits(client.servers)
+            },
+            client,
+        )
 
     def _warn_of(self, troubles: list[Exception], taken: str) -> None:
         damaged = [str(error) for error in troubles if not isinstance(error, BrokenOff)]
@@ -450,12 +490,12 @@ class Checkpoints:
     def _give_back(self, found: Found, *, undo: bool) -> Restored:
         manifest, client = found.manifest, self.session.client
         self.session.holders.forget_products()
-        own = manifest.session == client.session
+        own = manifest.session == client.origin
         alive = self.session.holders.buffers() if own else {}
         kept = {one.id: one for one in manifest.arrays}
         self._load({id: kept[id] for id in alive if id in kept})
         abouts = manifest.document.get("spaces", [])
-        keyed = self._spaces.give_back(abouts, kept, self.store.url, own=own, undo=undo)
+        keyed = self._spaces.give_back(abouts, kept, self.store, own=own, undo=undo)
         of_spaces = {int(id) for about in abouts for id in about["arrays"]}
         named = [one for one in manifest.arrays if one.names and one.id not in of_spaces]
         nodes, fresh = {}, {}
@@ -485,8 +525,8 @@ class Checkpoints:
             manifest.document["document"],
         )
 
-    def _load(self, arrays: Mapping[int, Kept]) -> None:
-        self.session.client.load(
+    def _load(self, arrays: Mapping[int, Kept], client: Client | None = None) -> None:
+        (client or self.session.client).load(
             Source(id, one.type, self.store.url, one.pieces) for id, one in arrays.items()
         )
 

@@ -6,10 +6,13 @@ they are saved by ``dv.save``. What has not changed since the one before lies in
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from distvec.array.array import DistArray
 from distvec.array.core.handle import SessionBase
@@ -22,9 +25,11 @@ from distvec.durability.keyed import (
 )
 from distvec.keyed.array import KeyedArray
 from distvec.keyed.space import KeyedSpace
-from ps_backend.client import KeySpace, Source, SpaceCopy, SpaceState, WantedSpace
+from ps_backend.client import Client, KeySpace, Source, SpaceCopy, SpaceState, WantedSpace
 from ps_backend.durability.file_checksums import FileRange
+from ps_backend.durability.file_ranges import bytes_of, read_rows
 from ps_backend.durability.manifest import Kept
+from ps_backend.durability.stores import Store
 from ps_backend.errors import BufferLost, ServerLost
 from ps_backend.program.initializers import Fill
 from ps_backend.program.keys import Partition
@@ -189,7 +194,7 @@ class KeptSpaces:
         self,
         abouts: Iterable[Mapping[str, Any]],
         kept: Mapping[int, Kept],
-        store: str,
+        store: Store,
         *,
         own: bool,
         undo: bool,
@@ -212,7 +217,7 @@ class KeptSpaces:
         return found
 
     def _brought_back(
-        self, space: KeyedSpace, about: Mapping[str, Any], kept: Mapping[int, Kept], store: str
+        self, space: KeyedSpace, about: Mapping[str, Any], kept: Mapping[int, Kept], store: Store
     ) -> dict[int, KeyedArray]:
         """The arrays of the space by id, among them those of which only the name was known."""
         alive = dict(space.arrays)
@@ -222,7 +227,7 @@ class KeptSpaces:
             if id in wanted and id not in alive:
                 alive[id] = KeyedArray(space, id, kept[id].type.value, fill_of(fill))
             if id in alive:
-                arrays.append((_source(kept[id], store), alive[id].init))
+                arrays.append((id, alive[id].init))
         for id, one in alive.items():
             if id in kept:
                 _bring_back_optimizer(one, about.get("trained", {}).get(str(id)), alive)
@@ -230,20 +235,21 @@ class KeptSpaces:
         return alive
 
     def refill(
-        self, abouts: Iterable[Mapping[str, Any]], kept: Mapping[int, Kept], store: str
+        self,
+        abouts: Iterable[Mapping[str, Any]],
+        kept: Mapping[int, Kept],
+        store: Store,
+        client: Client,
     ) -> set[int]:
-        """Spaces of this session on servers that have none, with all their arrays.
+        """Spaces of this session on servers of ``client`` that have none, with all their arrays.
 
         What this process knows of them stays. Returns the ids of what belongs to keyed spaces.
         """
         ids: set[int] = set()
         for about in abouts:
             partition = Partition(about["options"]["length"])
-            remote = self.session.client.key_space(about["number"], partition)
-            arrays = [
-                (_source(kept[int(id)], store), fill_of(fill))
-                for id, (fill, *_) in about["arrays"].items()
-            ]
+            remote = client.key_space(about["number"], partition)
+            arrays = [(int(id), fill_of(fill)) for id, (fill, *_) in about["arrays"].items()]
             self._restore(remote, about, kept, arrays, store)
             ids |= {about["number"], about["counters"], *map(int, about["arrays"])}
         return ids
@@ -253,25 +259,32 @@ class KeptSpaces:
         remote: KeySpace,
         about: Mapping[str, Any],
         kept: Mapping[int, Kept],
-        arrays: Sequence[tuple[Source, Fill]],
-        store: str,
+        arrays: Sequence[tuple[int, Fill]],
+        store: Store,
     ) -> None:
         number, counters, options = about["number"], about["counters"], about["options"]
-        marks = remote.restore(
-            _source(kept[number], store),
-            arrays,
-            _source(kept[counters], store) if counters in kept else None,
-            [SpaceState(0, 0, 0, *state) for state in about["states"]],
-            **{name: value or 0 for name, value in options.items() if name != "length"},
-        )
         ids = [number, counters, *map(int, about["arrays"])]
         here = {id: kept[id] for id in ids if id in kept}
-        pieces = {id: _by_server(one.type, one.pieces, remote.servers) for id, one in here.items()}
-        self._known[number] = _Known(marks, pieces)
+        states, suits = about["states"], kept[number].type.space.suits(remote.servers)
+        if not suits:
+            here, states = _cut_anew(here, about, remote, store), _totals(states, remote.servers)
+        marks = remote.restore(
+            _source(here[number], store),
+            [(_source(here[id], store), fill) for id, fill in arrays],
+            _source(here[counters], store) if counters in here else None,
+            [SpaceState(0, 0, 0, *state) for state in states],
+            **{name: value or 0 for name, value in options.items() if name != "length"},
+        )
         self._counters[number] = counters
+        self._known.pop(number, None)
+        if suits:
+            pieces = {
+                id: _by_server(one.type, one.pieces, remote.servers) for id, one in here.items()
+            }
+            self._known[number] = _Known(marks, pieces)
 
     def _anew(
-        self, about: Mapping[str, Any], kept: Mapping[int, Kept], store: str
+        self, about: Mapping[str, Any], kept: Mapping[int, Kept], store: Store
     ) -> dict[int, KeyedArray]:
         ids = _select_arrays(about, kept, ())
         wanted = {id: what for id, what in about["arrays"].items() if int(id) in ids}
@@ -283,7 +296,7 @@ class KeptSpaces:
             type = kept[id].type
             dense = array_type(DenseSpace(type.space.length), type.dtype, type.row)
             buffer = session.new_buffer(dense)
-            sources.append(Source(buffer.id, dense, store, kept[id].pieces))
+            sources.append(Source(buffer.id, dense, store.url, kept[id].pieces))
             leaves[id] = DistArray(session, session.graph.leaf(buffer))
         session.client.load(sources)
         keys = leaves.pop(about["number"])
@@ -323,8 +336,56 @@ def _is_whole(space: KeyedSpace) -> bool:
     return True
 
 
-def _source(kept: Kept, store: str) -> Source:
-    return Source(kept.id, kept.type, store, kept.pieces)
+def _cut_anew(
+    kept: Mapping[int, Kept], about: Mapping[str, Any], remote: KeySpace, store: Store
+) -> dict[int, Kept]:
+    """The same rows, cut for as many servers as there are now.
+
+    Keys and rows lie in the order of buckets, and each server has a range of buckets.
+    """
+    number, counters = about["number"], about["counters"]
+    if about["options"]["sketch"] and counters in kept:
+        raise NotImplementedError(
+            "a keyed space with sketch= counts keys together that come to different servers, so it "
+            "stays on as many servers as it was made for; use admit= without sketch="
+        )
+    keys = _cuts_of(kept[number], remote, store)
+    found = {id: _with_cuts(one, keys) for id, one in kept.items() if id != counters}
+    if counters in kept:
+        found[counters] = _with_cuts(kept[counters], _cuts_of(kept[counters], remote, store))
+    return found
+
+
+def _cuts_of(kept: Kept, remote: KeySpace, store: Store) -> tuple[int, ...]:
+    """Where the rows of each server begin, and those of the last one end; keys come first in rows.
+
+    Reads some blocks of the file for each server.
+    """
+    length, servers, row = kept.type.space.length, remote.servers, np.empty(kept.type.width, "<i8")
+
+    def holder(place: int) -> int:
+        read_rows(
+            store, kept.pieces, row.nbytes, place, bytes_of(row), f"keys of space {remote.number}"
+        )
+        return int(remote.partition.server_of(row[:1].astype(np.int64), servers)[0])
+
+    places = range(length)
+    inner = (bisect_left(places, server, key=holder) for server in range(1, servers))
+    return (0, *inner, length)
+
+
+def _with_cuts(kept: Kept, cuts: tuple[int, ...]) -> Kept:
+    return replace(kept, type=_type_over(RaggedSpace(cuts[-1], 0, cuts), kept.type.value))
+
+
+def _totals(states: Sequence[Sequence[int]], servers: int) -> list[list[int]]:
+    """What has happened to the keys of all servers, told of the first one."""
+    totals = [sum(counts) for counts in zip(*states, strict=True)]
+    return [totals, *([0] * len(totals) for _ in range(servers - 1))]
+
+
+def _source(kept: Kept, store: Store) -> Source:
+    return Source(kept.id, kept.type, store.url, kept.pieces)
 
 
 def _ragged_space(counts: Iterable[int]) -> RaggedSpace:

@@ -62,7 +62,8 @@ class SessionKeeper:
 
     def __init__(self, checkpoints: Checkpoints, *, rolls_back: bool) -> None:
         self._checkpoints, self._rolls_back = checkpoints, rolls_back
-        self._lives = checkpoints.session.client.lives
+        client = checkpoints.session.client
+        self._session, self._lives = client.session, client.lives
         self._is_late = self._recovers = False
 
     @property
@@ -134,7 +135,10 @@ class SessionKeeper:
 
     def _is_loss(self, error: Exception) -> bool:
         """An error of a Spark job is another one than that of the task which met the loss."""
-        return is_loss(error) or is_changed(self._checkpoints.session.client, self._lives)
+        client = self._checkpoints.session.client
+        if client.session != self._session:  # since then ``resize`` has left those servers
+            self._session, self._lives = client.session, client.lives
+        return is_loss(error) or is_changed(client, self._lives)
 
     def _warn(self, why: str) -> None:
         where = self._checkpoints.store.url

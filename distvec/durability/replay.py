@@ -9,10 +9,18 @@ import warnings
 from distvec.durability.checkpoints import Checkpoints
 from distvec.durability.policy import await_all
 from distvec.durability.published_names import Names
-from ps_backend.client import MOST_LOSSES, Journal
+from ps_backend.client import MOST_LOSSES, Client, Journal
 from ps_backend.errors import NotDurable, PSError, ReplayDiverged, ServerLost, StoreFailed
 
 _LOG = logging.getLogger(__name__)
+
+
+def bits_of(client: Client) -> list[tuple[str, str]]:
+    """The digests of arithmetic and of functions of each server; equal ones give equal results.
+
+    A message each, which no counter has.
+    """
+    return [(one.bits, one.functions) for one in client.observe()]
 
 
 class Replay:
@@ -22,14 +30,9 @@ class Replay:
         self._checkpoints, self._names, self._journal = checkpoints, names, journal
         self._enough = 0
         """After a checkpoint that failed: the bytes in the journal from which on to try again."""
-        self._bits = self._find_bits()
-        """The digests of each server; equal ones give equal results."""
+        self._bits = bits_of(checkpoints.session.client)
         checkpoints.is_base = True
         journal.recover = self._recover
-
-    def _find_bits(self) -> list[tuple[str, str]]:
-        """The digests of arithmetic and of functions by server. Uncounted messages."""
-        return [(one.bits, one.functions) for one in self._checkpoints.session.client.observe()]
 
     def make_room(self) -> None:
         """Begin a checkpoint if the journal is long. To be called before a request."""
@@ -58,8 +61,19 @@ class Replay:
                 stacklevel=4,
             )
 
+    def admit(self, client: Client) -> None:
+        """All arrays go to the servers of ``client``. Raises ``ReplayDiverged``."""
+        bits = bits_of(client)
+        if len({*bits, *self._bits}) > 1:
+            raise ReplayDiverged(
+                "the session does not go to servers that compute other bits (see distvec status): "
+                "other processors, or other versions of libraries"
+            )
+        self._bits = bits
+
     def _check_bits(self) -> None:
-        for server, (here, before) in enumerate(zip(self._find_bits(), self._bits, strict=True)):
+        bits = bits_of(self._checkpoints.session.client)
+        for server, (here, before) in enumerate(zip(bits, self._bits, strict=True)):
             if here != before:
                 raise ReplayDiverged(
                     f"server {server} was replaced by one that computes other bits ({here}, and "

@@ -215,15 +215,19 @@ class KeyedSpace:
         self._free.atexit = False
         session.spaces[self.number] = self
 
+    def reconnect(self) -> None:
+        """Use the servers on which the session has its arrays now."""
+        partition = Partition(self.options["length"] or 0)
+        self.remote, self._layout = self.session.client.key_space(self.number, partition), None
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process; its copy joins the session and frees no memory."""
         own = {"session": self.session.joinable(), "number": self.number}
         return {**own, "options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _layout=None, arrays=weakref.WeakValueDictionary())
-        partition = Partition(self.options["length"] or 0)
-        self.remote = self.session.client.key_space(self.number, partition)
+        vars(self).update(state, arrays=weakref.WeakValueDictionary())
+        self.reconnect()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, KeyedSpace):

@@ -12,6 +12,7 @@ import numpy as np
 from ps_backend.arguments import check_seconds, check_token, server_addresses
 from ps_backend.client.arrays import Arrays
 from ps_backend.client.barriers import Mailbox, Rounds
+from ps_backend.client.connection import Connection
 from ps_backend.client.files import Files
 from ps_backend.client.keyed import KeySpace
 from ps_backend.client.loop import Loop
@@ -59,6 +60,7 @@ class Client(Arrays, Files, Rounds):
         title: str | None = None,
         attach: bool = False,
         restarts: bool = False,
+        former: Connection | None = None,
     ) -> Self:
         """Connect to running servers, each ``"host:port"``.
 
@@ -74,8 +76,9 @@ class Client(Arrays, Files, Rounds):
         one; with ``attach`` it is there, and is taken over from the client that opened it, or from
         who has done so before: its next request raises ``SessionFenced``. What it has published is
         kept (``take_published``). ``restarts``: somebody starts a server that died again, at its
-        address; it is waited for, and what it held is lost, as of ``follow``. Raises
-        ``ServerLost``, ``AuthenticationError``, ``SessionUnknown``.
+        address; it is waited for, and what it held is lost, as of ``follow``. ``former``: the
+        connection whose arrays are to come here (``exchange``). Raises ``ServerLost``,
+        ``AuthenticationError``, ``SessionUnknown``.
         """
         if isinstance(addresses, str):
             raise TypeError(f"addresses must be a list of 'host:port', got {addresses!r}")
@@ -101,6 +104,7 @@ class Client(Arrays, Files, Rounds):
             lease=lease,
             titled=titled,
             attach=attach,
+            former=former,
         )
 
     @classmethod
@@ -117,6 +121,7 @@ class Client(Arrays, Files, Rounds):
         eager: bool | None = None,
         diagnose: Diagnose | None = None,
         lease: float | None = None,
+        former: Connection | None = None,
     ) -> Self:
         """Connect to the servers that ``directory`` knows, and go with them when they move.
 
@@ -133,6 +138,7 @@ class Client(Arrays, Files, Rounds):
             retry=RetryPolicy(retry),
             diagnose=diagnose,
             lease=lease,
+            former=former,
         )
 
     @classmethod

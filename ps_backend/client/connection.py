@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -95,6 +95,12 @@ _NUMBER_BITS = 63 - COUNTER_BITS
 
 _OBSERVER = RetryPolicy(5.0)
 
+_OF_A_SESSION = (
+    "client_id", "engine", "secret", "servers", "session",
+    "_ended", "_fan_out", "_lives_before", "_numbers", "_programs", "_requests", "_transports",
+)  # fmt: skip
+"""The attributes of a connection that belong to its session on the servers of now."""
+
 
 class Connection:
     """A client's connection to its servers, without what it can ask of them."""
@@ -110,6 +116,7 @@ class Connection:
         lease: float | None = None,
         titled: str | None = None,
         attach: bool = False,
+        former: Connection | None = None,
     ) -> None:
         """Open a session over ``transports``, or join that with the secret ``session``.
 
@@ -118,6 +125,7 @@ class Connection:
         ``retry``: how long a silent server is asked again; ``patience``: the same while opening.
         ``lease``: how many seconds the session outlives its opener, the servers' default if not
         given. ``diagnose`` says what is known of a server, by its address, when it does not answer.
+        ``former``: whose arrays are to come here, under their ids; both count in its counters.
         """
         if not transports:
             raise ValueError("a client needs the address of at least one server")
@@ -126,7 +134,13 @@ class Connection:
         secret, epoch = split_secret(titled or session or new_secret())
         self.session = session_name(secret)
         """The session's name, which is no secret."""
-        self.counters = Counters(self.servers)
+        self.origin: str = self.session if former is None else former.origin
+        """The name of the first session whose arrays, with their ids, have come here."""
+        self._lives_before = 0 if former is None else former._lives_until_now
+        """How many servers have numbered the clients before, and so the ids of their buffers."""
+        self.counters: Counters = Counters(self.servers) if former is None else former.counters
+        if former is not None:
+            self.counters.resize(max(former.servers, self.servers))
         self._owner = session is None
         self._pid = os.getpid()
         self._closed = False
@@ -141,6 +155,7 @@ class Connection:
             secret=secret,
             lease=0.0 if lease is None else check_lease(lease),
             epoch=epoch,
+            lives_before=self._lives_before,
         )
         self._ended = threading.Event()
         links = self._links(patience or RetryPolicy(), diagnose, self._requests.open_again)
@@ -162,14 +177,32 @@ class Connection:
                 "the first server of the session was replaced too often; open a new session"
             )
         self._numbers = itertools.count((number << COUNTER_BITS) + 1)  # 0 names none
-        links = self._links(retry or RetryPolicy(), diagnose, self._open_again)
+        reopen = partial(_open_again, self._requests, self._numbers)
+        links = self._links(retry or RetryPolicy(), diagnose, reopen)
         self._fan_out = FanOut(links, self.counters)
         self._programs = Dispatcher(self._requests, self._fan_out, self.counters)
-        self.counters.reset()
+        if former is None:
+            self.counters.reset()
         leases = [reply.opened.lease for reply in opened.values() if reply.opened.lease]
         if self._owner and leases:
             renew = partial(_renew, tuple(transports), self._requests)
-            renew_in_background(min(leases), self, renew, self._ended)
+            renew_in_background(min(leases), self._fan_out, renew, self._ended)
+
+    @property
+    def _lives_until_now(self) -> int:
+        return self._lives_before + self._transports[0].generation + 1
+
+    def exchange(self, other: Connection) -> None:
+        """Have the session of ``other``, and ``other`` this one: it is closed with it. No message.
+
+        The journal, and where the session has a checkpoint, stay here. No other thread may use
+        either of the two meanwhile.
+        """
+        for name in _OF_A_SESSION:
+            mine, others = getattr(self, name), getattr(other, name)
+            setattr(self, name, others)
+            setattr(other, name, mine)
+        self._fan_out.succeed(other._fan_out)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -292,9 +325,6 @@ class Connection:
                 fan_out.send(messages, recorded=False)
             raise
 
-    def _open_again(self, server: int, generation: int) -> pb.Request:
-        return self._requests.open_again(server, generation, newest=self.new_id())
-
     def new_id(self) -> int:
         """A buffer id that nobody else in the session uses. No message."""
         return next(self._numbers)
@@ -344,6 +374,12 @@ class Connection:
             raise PSError(self.closed_message)
         if os.getpid() != self._pid:
             raise PSError("this connection was opened before a fork; connect again in this process")
+
+
+def _open_again(
+    requests: Requests, numbers: Iterator[int], server: int, generation: int
+) -> pb.Request:
+    return requests.open_again(server, generation, newest=next(numbers))
 
 
 def _renew(transports: Sequence[Transport], requests: Requests) -> None:

@@ -23,6 +23,14 @@ class Counters:
         """A ``distvec.diagnostics.profile.Profile`` that measures each call of the session."""
         self.reset()
 
+    def resize(self, servers: int) -> None:
+        """Count for so many servers; counts of those that are left out are dropped."""
+        with self._lock:
+            more = max(0, servers - self._servers)
+            self._servers = servers
+            self.messages_per_server[:] = [*self.messages_per_server, *[0] * more][:servers]
+            self.seconds_per_server[:] = [*self.seconds_per_server, *[0.0] * more][:servers]
+
     def reset(self) -> None:
         """Count from zero again."""
         with self._lock:

@@ -212,6 +212,12 @@ class FanOut:
         self.journal = Journal(lives, partial(self.send, noted=True), self._renewed)
         return self.journal
 
+    def succeed(self, former: FanOut) -> None:
+        """The arrays that were behind ``former`` are here now, and what was noted of them."""
+        self.resume_from, self.journal, former.journal = former.resume_from, former.journal, None
+        if self.journal is not None:
+            self.journal.go_on(partial(self.send, noted=True), self._renewed)
+
     def _renewed(self, messages: Mapping[int, Message]) -> dict[int, Message]:
         """The same as new requests, which know where the servers are now."""
         renewed = {}

@@ -78,7 +78,7 @@ class Files(Connection):
         return self._fan_out.resume_from
 
     @resume_from.setter
-    def resume_from(self, where: str) -> None:
+    def resume_from(self, where: str | None) -> None:
         self._fan_out.resume_from = where
 
     @property

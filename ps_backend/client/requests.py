@@ -153,13 +153,16 @@ class Requests:
         secret: str = "",
         lease: float = 0.0,
         epoch: int = 0,
+        lives_before: int = 0,
     ) -> None:
         """``key``: of the client; ``secret`` and ``lease`` (0: the server's): of the session.
 
         ``epoch``: the number of the session's driver, for who joins; 0: not known.
+        ``lives_before``: of servers that have numbered clients, whose arrays are here.
         """
         self.session, self.client, self.servers = session, client, servers
         self._key, self._secret, self._lease, self._epoch = key, secret, lease, epoch
+        self._lives_before = lives_before
 
     def request(self, **body: Any) -> pb.Request:
         """A request with this ``body``, as ``name={field: value}``; a field None is not set."""
@@ -188,7 +191,7 @@ class Requests:
                 "index": server,
                 "servers": self.servers,
                 "create": create,
-                "first_number": generation << CLIENT_BITS,
+                "first_number": (self._lives_before + generation) << CLIENT_BITS,
                 "secret": self._secret,
                 "lease": self._lease,
                 "epoch": self._epoch,

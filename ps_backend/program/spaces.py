@@ -74,6 +74,10 @@ class Space(ABC):
         It begins at a block boundary, and all ranges together are the space.
         """
 
+    def suits(self, servers: int) -> bool:
+        """Can so many servers share it?"""
+        return True
+
     def holders(self, servers: int) -> list[int]:
         """The servers that hold at least one slot, in the order of the slots; never none."""
         return list(_holders(self, servers))
@@ -154,9 +158,13 @@ class RaggedSpace(Space):
         """One: ranges begin anywhere."""
         return 1
 
+    def suits(self, servers: int) -> bool:
+        """So many as it was cut for."""
+        return servers == len(self.cuts) - 1
+
     def range_of(self, server: int, servers: int) -> tuple[int, int]:
         """``(first, past_the_last)`` index of ``server``; ``ValueError`` for other ``servers``."""
-        if servers != len(self.cuts) - 1:
+        if not self.suits(servers):
             raise ValueError(f"{self} is cut for {len(self.cuts) - 1} servers, not for {servers}")
         return self.cuts[server], self.cuts[server + 1]
 

@@ -138,11 +138,13 @@ class Driver:
             raise DriverKilled
         self.cluster.maybe_kill()
 
-    def connect(self) -> Client:
+    def connect(self, former: Client | None = None) -> Client:
         """A client of the cluster's servers."""
         cluster = self.cluster
-        lines = follow_all(cluster, cluster.servers, lambda at: Line(self, at), iter([0.0]))
-        return Client(lines, retry=Steady(), patience=Steady())
+        lines = follow_all(
+            cluster, cluster.servers, lambda at: Line(self, at, cluster), iter([0.0])
+        )
+        return Client(lines, retry=Steady(), patience=Steady(), former=former)
 
     def open_store(self, url: str) -> Directory:
         """The directory on the cluster's disk."""
@@ -206,10 +208,9 @@ class Cluster:
 class Line:
     """A connection of a driver to one life of a server, on which messages get lost."""
 
-    def __init__(self, driver: Driver | None, address: str, cluster: Cluster | None = None) -> None:
+    def __init__(self, driver: Driver | None, address: str, cluster: Cluster) -> None:
         """Without a driver: that of a server to another one, which loses none."""
-        self.driver, self.address = driver, address
-        self.cluster = driver.cluster if driver is not None else cluster
+        self.driver, self.address, self.cluster = driver, address, cluster
         self._server, self._life = map(int, address.split(":"))
         self._lost = 0
         self.bulk_way = ""

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from distvec.durability.checkpoints import Checkpoints
 from distvec.durability.policy import Durability
-from distvec.session import Session
+from distvec.session import Opener, Session
+from ps_backend.client import Client
+from ps_backend.errors import ServerLost
 from tests.durability.cluster import NONE, Chances, Cluster, Driver
 from tests.durability.disk import Disk
 
@@ -43,20 +45,27 @@ class Script:
 
     def __init__(self, seed: int, chances: Chances = OFTEN) -> None:
         self.pick = random.Random(seed)
-        self.cluster = Cluster(self.pick.randint(1, 4), Disk(), self.pick, chances)
-        driver = Driver(self.cluster)
-        session = type("Limited", (Session,), {"journal_limit": LIMIT})
-        self.ps = session(driver.connect(), durability=Simulated(driver))
+        self.ps = self._begin(chances)
+        self.resizes = self.refused = 0
         self.pairs: list[tuple[Any, np.ndarray]] = []
         self.space = self.ps.keys()
         self.table, self.rows = self.space.table(2), dict[int, np.ndarray]()
+
+    def _begin(self, chances: Chances) -> Session:
+        self.cluster = Cluster(self.pick.randint(1, 4), Disk(), self.pick, chances)
+        self.driver = driver = Driver(self.cluster)
+        session = type("Limited", (Session,), {"journal_limit": LIMIT})
+        return session(
+            driver.connect(), durability=Simulated(driver), opener=Opener(self._open, has_disk=True)
+        )
 
     def run(self) -> Script:
         """All statements, and then every value."""
         for _ in range(ACTIONS):
             self.pick.choice(
                 [self._make, self._compute, self._compute, self._push, self._sort, self._scan,
-                 self._drop, self._sum, self._write_rows, self._read_rows, self._checkpoint]
+                 self._drop, self._sum, self._write_rows, self._read_rows, self._checkpoint,
+                 self._select, self._resize]
             )()  # fmt: skip
         for array, values in self.pairs:
             assert array.numpy().tobytes() == values.tobytes()
@@ -125,6 +134,27 @@ class Script:
         assert found.tolist() == [self.rows[key].tolist() for key in keys]
         assert len(self.space) == len(keys)
 
+    def _select(self) -> None:
+        array, values = self._one()
+        if (values > 3.0).any():
+            self.pairs.append((array[array > 3.0], values[values > 3.0]))
+
+    def _open(self, servers: int, former: Client) -> tuple[Client, None]:
+        old = self.driver.cluster
+        self.driver.cluster = Cluster(servers, old.disk, self.pick, old.chances)
+        return self.driver.connect(former), None
+
+    def _resize(self) -> None:
+        before, servers = self.driver.cluster, self.pick.randint(1, 4)
+        try:
+            self.ps.resize(servers)
+        except ServerLost:  # one that is to come; the statements that follow tell what has changed
+            self.driver.cluster = before
+            self.refused += 1
+        else:
+            self.resizes += 1
+            assert self.ps.client.servers == servers
+
     def _checkpoint(self) -> None:
         if self.pick.random() < 0.2:
             self.ps.checkpoint()
@@ -160,10 +190,11 @@ def test_what_is_freed_during_a_recovery_is_there_until_its_end():
 
 @pytest.mark.long
 def test_thousands_of_schedules():
-    kills = recoveries = 0
+    recoveries = resizes = refused = 0
     for seed in range(3000):
         script = Script(seed).run()
-        kills += script.cluster.kills
         recoveries += script.ps.client.journal.recoveries
+        resizes, refused = resizes + script.resizes, refused + script.refused
         script.ps.close()
-    assert recoveries > 1000, f"{kills} kills, {recoveries} recoveries"
+    told = f"{recoveries} recoveries, {resizes} resizes, {refused} that a loss broke off"
+    assert recoveries > 1000 and resizes > 3000 and refused > 30, told
