@@ -3,7 +3,8 @@
 Two sessions, with and without it, do the same in turns, each on servers of its own: small programs,
 copies of values to the servers, and iterations of L-BFGS, all awaited. Then a server of the one
 with replay is killed, and the next statement is timed; beside it the time in which a session
-without replay has an empty server again, which is the least that any recovery takes.
+without replay has an empty server again, which is the least that any recovery takes. Both with and
+without a process that waits to replace it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from optim import LBFGS
 from ps_backend.errors import ServerLost
 
 ITERATIONS = 30
-SMALL = 1000
+STARTING_SECONDS = 3.0
+"""So long a process has that starts to wait."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,14 +58,21 @@ def measure(options: argparse.Namespace) -> Report:
                     timings += found.values()
                     for kind, timing in zip(sessions, found.values(), strict=True):
                         rows[f"{name}, {kind}"].append(1e3 * timing.median / _count(name, n))
-        recovered = [_recovery(options.servers, place / f"n{n}", n) for n in lengths]
+        recovered = {
+            spares: [
+                _recovery(options.servers, place / f"n{n}-{spares}", n, spares) for n in lengths
+            ]
+            for spares in (0, 1)
+        }
     finally:
         shutil.rmtree(place)
     added = 1e3 * (rows["dot, replay"][0] - rows["dot, none"][0])
     ratio = rows["iteration, replay"][-1] / rows["iteration, none"][-1]
     heads = [f"{n:.0e}" for n in lengths]
-    columns = {"statement after a loss": [one for one, _ in recovered],
-               "an empty server is there": [least for _, least in recovered]}  # fmt: skip
+    columns: dict[str, list[float | None]] = {}
+    for spares, found in recovered.items():
+        columns[f"statement after a loss, spares={spares}"] = [one for one, _ in found]
+        columns[f"an empty server is there, spares={spares}"] = [least for _, least in found]
     return Report(
         f"replay, {options.servers} servers",
         [],
@@ -103,19 +112,21 @@ def _case(name: str, kind: str, ps: dv.Session, n: int) -> Case:
     return Case(f"{name}, {n:.0e}, {kind}", run)
 
 
-def _recovery(servers: int, place: Path, n: int) -> tuple[float, float]:
+def _recovery(servers: int, place: Path, n: int, spares: int) -> tuple[float, float]:
     """Seconds of a statement after a kill: with 20 vectors in a checkpoint and 20 in the journal;
     and until an empty server is there."""
-    with dv.local(servers, durability="replay", checkpoint=place) as ps:
+    with dv.local(servers, spares=spares, durability="replay", checkpoint=place) as ps:
         vectors = [(ps.arange(float(n)) * k).persist() for k in range(20)]
         ps.checkpoint()
         vectors += [(one + 1.0).persist() for one in vectors]
+        time.sleep(STARTING_SECONDS)
         _kill(ps)
         began = time.perf_counter()
         if float(vectors[-1][:2].sum()) != 21.0:
             raise RuntimeError("the recovery gave other values")
         seconds = time.perf_counter() - began
-    with dv.local(servers) as ps:
+    with dv.local(servers, spares=spares) as ps:
+        time.sleep(STARTING_SECONDS)
         _kill(ps)
         began = time.perf_counter()
         while True:

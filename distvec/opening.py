@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from distvec.durability.policy import Durability
 from distvec.session import Directory, Opener, Owner, Session
 from ps_backend.arguments import extensions, parse_size, server_addresses, server_count
 from ps_backend.client import Client
+from ps_backend.limits import check
 from ps_backend.processes.launcher import launch_local
 
 
@@ -18,6 +20,7 @@ def local(
     in_process: bool = False,
     memory: int | str | None = None,
     restart: bool = True,
+    spares: int = 0,
     durability: str = "none",
     checkpoint: Directory = None,
     plugins: Sequence[str] = (),
@@ -38,6 +41,9 @@ def local(
     restart : bool, default True
         Whether to replace a server that exits or does not respond for ten seconds. The new one is
         empty. With ``False``, the first exit ends the session.
+    spares : int, default 0
+        Number of processes, at most ``servers``, that wait to replace a server, so that no
+        operation waits for the start of a process. Each takes about 60 MB of memory.
     durability : {"none", "rollback", "replay"}, default "none"
         With "replay", all arrays are restored after a server is lost, and the interrupted operation
         continues. With "rollback", only the solvers of ``optim`` continue, from their last
@@ -82,6 +88,9 @@ def local(
     """
     added = extensions(plugins, engine)
     level = Durability(durability, checkpoint)
+    check("spares", operator.index(spares), 0, server_count(servers))
+    if spares and (in_process or not restart):
+        raise ValueError("spares= replace server processes: leave out in_process and restart=False")
     budget = None if memory is None else parse_size(memory)
 
     def begin(servers: int, former: Client | None = None) -> tuple[Client, Owner | None]:
@@ -91,7 +100,9 @@ def local(
 
             made = connect_in_process(servers, memory=budget, extensions=added, former=former)
             return made, None
-        started = launch_local(servers, memory=budget, restart=restart, extensions=added)
+        started = launch_local(
+            servers, memory=budget, restart=restart, extensions=added, spares=spares
+        )
         token, diagnose = started.token, started.diagnose
         try:
             if restart:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import logging
+import operator
 import os
 import queue
 import threading
@@ -35,6 +36,7 @@ from distvec.spark.task_session import TaskSession
 from ps_backend.arguments import check_seconds, extensions, whole_count
 from ps_backend.client import Client, Tls, tls_of
 from ps_backend.errors import PSError
+from ps_backend.limits import check
 
 Action = Callable[[], object]
 
@@ -138,6 +140,7 @@ class SessionStandIn:
 
 
 _WATCH_SECONDS = 1.0
+_MOST_SPARES = 16
 STOPPED = (
     "this PSContext was stopped and its arrays were freed; start one with "
     "PSContext.get_or_create(spark), and create the arrays again"
@@ -230,6 +233,7 @@ class PSContext(TaskSession):
         durability: str | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         plugins: Sequence[str] | None = None,
+        spares: int | None = None,
     ) -> PSContext:
         """Return the context of a SparkContext; start servers for it if there are none.
 
@@ -269,6 +273,9 @@ class PSContext(TaskSession):
             A directory that driver and servers can access, or a URL.
         plugins : sequence of str, optional
             Modules that the started servers load. Their Python must find them.
+        spares : int, default 0
+            Number of processes that wait to replace a server that exits: on a cluster beside each
+            server, for a lost executor they do not help. Each takes about 60 MB of memory.
 
         Returns
         -------
@@ -309,6 +316,10 @@ class PSContext(TaskSession):
                 "plugins= is for servers started here; start servers at addresses= with distvec "
                 "serve --plugin package.module"
             )
+        if wanted is not None and spares is not None:
+            raise ValueError("spares= is for servers started here; leave it out with addresses=")
+        if spares is not None:
+            check("spares", operator.index(spares), 0, _MOST_SPARES)
         if wanted is not None and servers is not None and servers != len(wanted):
             raise ValueError(
                 f"servers={servers}, but addresses= has {len(wanted)}; leave servers out"
@@ -322,7 +333,7 @@ class PSContext(TaskSession):
             if running is not None:
                 if running.spark_context is spark_context and running._is_usable:
                     running._refuse_change(servers, wanted)
-                    running._options.refuse_others(memory, cores, resource_profile)
+                    running._options.refuse_others(memory, cores, resource_profile, spares)
                     if plugins is not None:
                         running._options.refuse_other_extensions(added)
                     running._refuse_other_tls(tls)
@@ -343,7 +354,9 @@ class PSContext(TaskSession):
                 raise TypeError(
                     f"tls={tls!r}; servers started here make their own certificates: tls=True"
                 )
-            options = Options(number, memory, cores, resource_profile, timeout, tls, added)
+            options = Options(
+                number, memory, cores, resource_profile, timeout, tls, added, spares or 0
+            )
             cls._active = cls._start(spark_context, options, level)
             return cls._active
 

@@ -8,13 +8,14 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget, server_count
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.machine import usable_cores
-from ps_backend.processes.server_process import KeptServer, Signer
+from ps_backend.processes.server_process import KeptServer, Signer, Spares, WaitingProcess
 from ps_backend.transport import Location
 
 _LOOK_SECONDS = 1.0
@@ -34,13 +35,15 @@ def launch_local(
     restart: bool = False,
     signer: Signer | None = None,
     extensions: Extensions = NO_EXTENSIONS,
+    spares: int = 0,
 ) -> LocalServers:
     """Start ``servers`` server processes on the loopback and wait until all of them listen.
 
     ``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
     ``token``: a random one by default. ``threads`` of each: by default they share the machine's
     cores equally. ``restart``: one that dies, or gives no sign for ten seconds, is followed by
-    another one, empty and at another address: ``Client.follow`` finds it. ``signer`` of
+    another one, empty and at another address: ``Client.follow`` finds it. ``spares``: so many
+    processes wait to be such ones, so that nothing waits for their start. ``signer`` of
     their certificates; None: they serve without TLS. ``extensions`` of all of them. They end with
     this process even if it is killed. Raises ``PSError`` with what a server wrote if one is not up
     in ``timeout`` seconds.
@@ -57,6 +60,7 @@ def launch_local(
         restart=restart,
         signer=signer,
         extensions=extensions,
+        spares=spares,
     )
 
 
@@ -77,9 +81,12 @@ class LocalServers:
         restart: bool = False,
         signer: Signer | None = None,
         extensions: Extensions = NO_EXTENSIONS,
+        spares: int = 0,
     ) -> None:
         """As ``launch_local``, which fills in the defaults."""
         self.token = token
+        start = partial(WaitingProcess, threads=threads, memory=memory, extensions=extensions)
+        self.spares = Spares(spares, start)
         self._seats = [
             _Seat(
                 KeptServer(
@@ -89,17 +96,20 @@ class LocalServers:
                     memory=memory,
                     signer=signer,
                     extensions=extensions,
+                    spares=self.spares,
                 )
             )
             for number in range(servers)
         ]
         self._watch = _Watch()
-        self._stop = weakref.finalize(self, _stop, os.getpid(), self._seats, self._watch)
+        parts = self._seats, self._watch, self.spares
+        self._stop = weakref.finalize(self, _stop, os.getpid(), *parts)
         try:
             deadline = time.monotonic() + timeout
             started = [seat.kept.begin() for seat in self._seats]
             for seat, process in zip(self._seats, started, strict=True):
                 seat.location = Location(process.wait_until_up(deadline), 0)
+            self.spares.fill()
             if restart:
                 self._watch.begin(self._seats)
         except BaseException:
@@ -214,9 +224,10 @@ class _Watch:
         seat.kept.end(_STOP_SECONDS)
 
 
-def _stop(launched_by: int, seats: Sequence[_Seat], watch: _Watch) -> None:
+def _stop(launched_by: int, seats: Sequence[_Seat], watch: _Watch, spares: Spares) -> None:
     if os.getpid() != launched_by:
         return  # a fork of the process that they belong to
+    spares.end()
     watch.end()
     for seat in seats:
         if seat.kept.process is not None:

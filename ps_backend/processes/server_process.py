@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import select
@@ -26,6 +27,7 @@ _THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
 )
 _LOG_TAIL = 4000
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,93 @@ class Signer:
     """Makes a certificate of a request for one; raises ``OSError`` or ``ValueError``."""
 
 
-class ServerProcess:
-    """A server process: started at once, up when ``wait_until_up`` returns, ended by ``stop``.
+class WaitingProcess:
+    """A process that is to be a server: it has imported everything, and waits for its orders.
 
     What it writes goes to a temporary file without a name: nothing of it is left when both
     processes have ended, however they end.
     """
+
+    def __init__(
+        self,
+        *,
+        threads: int = 1,
+        memory: int | None = None,
+        host: str = "127.0.0.1",
+        extensions: Extensions = NO_EXTENSIONS,
+    ) -> None:
+        """As of ``ServerProcess``."""
+        command = [sys.executable, "-P", "-m", "ps_backend", "serve", "--supervised"]
+        command += ["--host", host, "--port", "0"]
+        command += [] if memory is None else ["--memory", str(memory)]
+        command += extensions.as_options()
+        self.log = tempfile.TemporaryFile(prefix="distvec-log-", buffering=0)  # noqa: SIM115
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            env=_environment(threads, extensions),
+            bufsize=0,
+            process_group=0,  # Ctrl-C in the terminal is for the parent alone
+        )
+
+    def end(self) -> None:
+        """End it by force: it has nothing that could be lost."""
+        self.process.kill()
+        self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self.log):
+            if file is not None:
+                file.close()
+
+
+class Spares:
+    """Waiting processes for servers that die, all alike. Thread-safe."""
+
+    def __init__(self, count: int, start: Callable[[], WaitingProcess] = WaitingProcess) -> None:
+        """``start`` starts one; none is started before ``fill``."""
+        self._count, self._start = count, start
+        self._waiting: list[WaitingProcess] = []
+        self._ended = False
+        self._lock = threading.RLock()  # whoever ends them may have been collecting garbage
+
+    def fill(self) -> None:
+        """Start as many as are missing; returns at once. Without them a server starts anew."""
+        with self._lock:
+            while not self._ended and len(self._waiting) < self._count:
+                try:
+                    self._waiting.append(self._start())
+                except OSError as error:
+                    _LOG.warning("no process waits to replace a server: %s", error)
+                    return
+
+    def take(self) -> WaitingProcess | None:
+        """The one that has waited longest, if any lives."""
+        with self._lock:
+            while self._waiting:
+                one = self._waiting.pop(0)
+                if one.process.poll() is None:
+                    return one
+                one.end()
+        return None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of those that wait."""
+        with self._lock:
+            return tuple(one.process.pid for one in self._waiting)
+
+    def end(self) -> None:
+        """End all, and start no more."""
+        with self._lock:
+            self._ended = True
+            for one in self._waiting:
+                one.end()
+            self._waiting.clear()
+
+
+class ServerProcess:
+    """A server process: started at once, up when ``wait_until_up`` returns, ended by ``stop``."""
 
     def __init__(
         self,
@@ -57,6 +140,7 @@ class ServerProcess:
         life: int = 0,
         until: float = math.inf,
         extensions: Extensions = NO_EXTENSIONS,
+        waiting: WaitingProcess | None = None,
     ) -> None:
         """``name`` is for messages; ``memory``: budget in bytes, 80 % of the machine's if None.
 
@@ -64,26 +148,17 @@ class ServerProcess:
         threads, with TLS if there is a ``signer``. ``life``: the number of the server's life that
         it is, which answers no more after ``until`` (``time.monotonic``), unless ``answers`` says
         another moment. Modules of ``extensions`` are looked for where this process would.
+        ``waiting``: a process that was started for such servers, to be this one.
         """
         self.name, self.address = name, ""
         self._signer = signer
         self._asked = False
         self._line = b""
         """What has come of the line that it tells next."""
-        command = [sys.executable, "-P", "-m", "ps_backend", "serve", "--supervised"]
-        command += ["--host", host, "--port", "0"]
-        command += [] if memory is None else ["--memory", str(memory)]
-        command += extensions.as_options()
-        self._log = tempfile.TemporaryFile(prefix="distvec-log-", buffering=0)  # noqa: SIM115
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=_environment(threads, extensions),
-            bufsize=0,
-            process_group=0,  # Ctrl-C in the terminal is for the parent alone
+        started = waiting or WaitingProcess(
+            threads=threads, memory=memory, host=host, extensions=extensions
         )
+        self._process, self._log = started.process, started.log
         self._tell(
             {
                 "token": token,
@@ -263,10 +338,12 @@ class KeptServer:
         signer: Signer | None = None,
         extensions: Extensions = NO_EXTENSIONS,
         start_seconds: float = START_SECONDS,
+        spares: Spares | None = None,
     ) -> None:
         """Nothing runs until ``begin``. ``name`` is for messages, the rest as ``ServerProcess``.
 
-        A process that does not answer ``start_seconds`` after its start is given up.
+        A process that does not answer ``start_seconds`` after its start is given up. Another life
+        is one of ``spares``, if there are any.
         """
         self.name = name
         self.process: ServerProcess | None = None
@@ -277,7 +354,7 @@ class KeptServer:
         self._wrote = ""
         self._token, self._threads, self._memory = token, threads, memory
         self._signer, self._extensions = signer, extensions
-        self._start_seconds = start_seconds
+        self._start_seconds, self._spares = start_seconds, spares or Spares(0)
         self._began = self._looked = self._silence = 0.0
         self._short_lives = 0
         self._lock = threading.RLock()  # whoever stops it may have been collecting garbage
@@ -314,6 +391,7 @@ class KeptServer:
             life=self.life,
             until=until,
             extensions=self._extensions,
+            waiting=self._spares.take(),
         )
         return self.process
 
@@ -325,6 +403,7 @@ class KeptServer:
         process = self.begin()
         process.wait_until_up(self._began + self._start_seconds, unless=unless)
         self._looked = time.monotonic()
+        self._spares.fill()
 
     def comes_up(self, seconds: float) -> bool:
         """Wait so long at most for the process to answer; whether it does.
@@ -339,6 +418,7 @@ class KeptServer:
             if self._looked < deadline:
                 return False
             process.wait_until_up(deadline)
+        self._spares.fill()
         return True
 
     def look_after(self, until: float = math.inf) -> None:

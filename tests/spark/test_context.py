@@ -113,6 +113,9 @@ def test_the_servers_of_a_driver_have_as_many_threads_as_cores_says(spark):
 def test_resource_profiles_are_what_they_require(spark):
     options = Options(resource_profile=profile_of(2))
     options.refuse_others(None, None, profile_of(2))
+    options.refuse_others(None, None, None, 0)
+    with pytest.raises(ValueError, match="spares=1, but a PSContext with spares=0 is running"):
+        options.refuse_others(None, None, None, 1)
     with pytest.raises(ValueError, match=r"'cpus': 1.0.* a PSContext with .*'cpus': 2.0.* running"):
         options.refuse_others(None, None, profile_of(1))
 

@@ -90,6 +90,7 @@ class ExecutorServers(SupervisedServers):
         resource_profile: ResourceProfile | None = None,
         tls: bool | None = None,
         extensions: Extensions = NO_EXTENSIONS,
+        spares: int = 0,
     ) -> None:
         """``memory``: budget of each in bytes; 80 % of the machine's, shared as if all servers were
         on one, by default. ``cores`` of each: its threads, and what its task asks Spark for where
@@ -112,6 +113,7 @@ class ExecutorServers(SupervisedServers):
             threads,
             tls=self.tls,
             extensions=extensions,
+            spares=spares,
         )
         self._context = spark_context
         self._group = f"distvec-servers-{uuid.uuid4().hex}"

@@ -35,6 +35,7 @@ class DriverServers(SupervisedServers):
         threads: int | None = None,
         tls: bool | None = None,
         extensions: Extensions = NO_EXTENSIONS,
+        spares: int = 0,
     ) -> None:
         """``memory``: budget of each in bytes; an equal share of 80 % of the machine's by default.
 
@@ -45,7 +46,7 @@ class DriverServers(SupervisedServers):
         super().__init__(
             servers, host=_HOST, threads=share if threads is None else threads, tls=tls
         )
-        self._memory, self._extensions = memory, extensions
+        self._memory, self._extensions, self._spares = memory, extensions, spares
         self._local: LocalServers | None = None
 
     @property
@@ -65,6 +66,7 @@ class DriverServers(SupervisedServers):
                 restart=True,
                 signer=self.signer,
                 extensions=self._extensions,
+                spares=self._spares,
             )
         except PSError as error:
             if time.monotonic() < deadline:
@@ -91,15 +93,20 @@ class Options:
     timeout: float = 30.0
     tls: bool | None = None
     extensions: Extensions = NO_EXTENSIONS
+    spares: int = 0
 
     def refuse_others(
         self,
         memory: int | str | None,
         cores: int | None,
         resource_profile: ResourceProfile | None,
+        spares: int | None = None,
     ) -> None:
         """ValueError for what is given and is not what running servers were started with."""
-        asked = {"memory": memory, "cores": cores, "resource_profile": resource_profile}
+        asked = {
+            "memory": memory, "cores": cores, "resource_profile": resource_profile,
+            "spares": spares,
+        }  # fmt: skip
         for name, value in asked.items():
             have = getattr(self, name)
             if value is not None and _normalize(value) != _normalize(have):
@@ -153,6 +160,7 @@ def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServ
             threads=options.cores,
             tls=options.tls,
             extensions=options.extensions,
+            spares=options.spares,
         )
     else:
         servers = ExecutorServers(
@@ -163,5 +171,6 @@ def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServ
             resource_profile=options.resource_profile,
             tls=options.tls,
             extensions=options.extensions,
+            spares=options.spares,
         )
     return servers, servers.start(options.timeout)

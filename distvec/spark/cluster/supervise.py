@@ -13,7 +13,13 @@ from distvec.spark.cluster.registry import ANSWER_SECONDS, LEAVE, SERVE, SERVE_S
 from ps_backend.arguments import NO_EXTENSIONS, Extensions, default_budget
 from ps_backend.client import MessageClient, Tls
 from ps_backend.errors import PSError
-from ps_backend.processes.server_process import START_SECONDS, KeptServer, Signer
+from ps_backend.processes.server_process import (
+    START_SECONDS,
+    KeptServer,
+    Signer,
+    Spares,
+    WaitingProcess,
+)
 
 _STOP_SECONDS = 3.0
 _MESSAGE_SECONDS = 2.0
@@ -37,6 +43,8 @@ class ServerSpec:
     tls: Tls | None = None
     """How servers and the registry are known: who signs their certificates. None: without TLS."""
     extensions: Extensions = NO_EXTENSIONS
+    spares: int = 0
+    """So many processes wait beside the server to take its place."""
     start_seconds: float = START_SECONDS
     """A server process that does not answer so long after its start is given up."""
 
@@ -133,14 +141,26 @@ class Supervisor:
         signer = None
         if orders.tls is not None:
             signer = Signer(orders.tls.authority.decode(), self._certify)
+        memory = default_budget(orders.servers) if orders.memory is None else orders.memory
+
+        def start_spare() -> WaitingProcess:
+            return WaitingProcess(
+                threads=orders.threads,
+                memory=memory,
+                host=desk.host,
+                extensions=orders.extensions,
+            )
+
+        self._spares = Spares(orders.spares, start_spare)
         self._kept = KeptServer(
             f"server {server}",
             token=orders.token,
             threads=orders.threads,
-            memory=default_budget(orders.servers) if orders.memory is None else orders.memory,
+            memory=memory,
             signer=signer,
             extensions=orders.extensions,
             start_seconds=orders.start_seconds,
+            spares=self._spares,
         )
 
     def run(self) -> None:
@@ -159,6 +179,7 @@ class Supervisor:
                 if kept.address or kept.comes_up(ANSWER_SECONDS):
                     kept.look_after(self._until)
         finally:
+            self._spares.end()
             self._end()
             self._desk.close()
 

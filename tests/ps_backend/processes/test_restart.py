@@ -29,7 +29,7 @@ PARENT = """
 import os, signal, sys, time
 from ps_backend.processes.launcher import launch_local
 
-servers = launch_local(1, memory=1 << 26, restart=True)
+servers = launch_local(1, memory=1 << 26, restart=True, spares=1)
 os.kill(servers.pids[0], signal.SIGKILL)
 time.sleep(0.3)
 print(flush=True)
@@ -116,6 +116,46 @@ def test_a_server_that_does_not_come_up_again_is_given_up_with_what_it_wrote(
         with pytest.raises(ServerLost, match="It is not started again: close the session"):
             servers.locate(0)
         assert servers_left() == []
+
+
+def test_a_process_that_waits_takes_the_place_of_a_server_that_dies():
+    with (
+        launch_local(2, memory=1 << 26, restart=True, spares=1) as servers,
+        follow(servers) as client,
+    ):
+        for round in range(1, 3):
+            (waiting,) = servers.spares.pids
+            os.kill(servers.pids[1], signal.SIGKILL)
+            wait_for(lambda at=round: servers.generations[1] == at)
+            assert servers.pids[1] == client.status()[1].pid == waiting
+            wait_for(lambda: servers.spares.pids)
+            assert waiting not in servers.spares.pids
+
+
+def test_a_process_that_died_while_it_waited_takes_no_place():
+    with (
+        launch_local(1, memory=1 << 26, restart=True, spares=2) as servers,
+        follow(servers) as client,
+    ):
+        first, second = servers.spares.pids
+        os.kill(first, signal.SIGKILL)
+        wait_for(lambda: servers.spares._waiting[0].process.poll() is not None)
+        os.kill(servers.pids[0], signal.SIGKILL)
+        wait_for(lambda: servers.generations == (1,))
+        assert client.status()[0].pid == second
+        wait_for(lambda: len(servers.spares.pids) == 2)
+
+
+def test_none_that_waits_is_left(servers_left):
+    servers = launch_local(1, memory=1 << 26, restart=True, spares=2)
+    waiting = servers.spares.pids
+    servers.stop()
+    assert all(has_ended(pid) for pid in waiting)
+    assert servers_left() == []
+    with pytest.raises(ValueError, match="spares must be 0"):
+        dv.local(1, spares=2)
+    with pytest.raises(ValueError, match="spares= replace server processes"):
+        dv.local(1, spares=1, restart=False)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.3])

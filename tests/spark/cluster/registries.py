@@ -25,9 +25,9 @@ def service(servers):
 
 
 @contextmanager
-def supervised(attempts, listening):
+def supervised(attempts, listening, **more):
     """Tasks that supervise server 0, in threads: yields the threads and their errors by attempt."""
-    orders = ServerSpec(listening.address, KEY, 1, 1 << 26, 1)
+    orders = ServerSpec(listening.address, KEY, 1, 1 << 26, 1, **more)
     found = {
         attempt: Supervisor(orders, 0, attempt, RegistryClient(listening.address, KEY))
         for attempt in attempts

@@ -21,8 +21,9 @@ from ps_backend.program.spaces import DenseSpace
 from ps_backend.program.types import array_type
 from ps_backend.transport import GrpcTransport, Unavailable
 from ps_backend.wire import ps_pb2 as pb
+from tests.ps_backend.processes.test_restart import servers_of
 from tests.spark.cluster.registries import KEY, service, supervised, until
-from tests.waiting import PATIENCE, has_ended, join_all
+from tests.waiting import PATIENCE, has_ended, join_all, wait_for
 
 ROOT = str(Path(__file__).parents[3])
 
@@ -39,6 +40,28 @@ def test_a_server_that_dies_is_replaced_and_the_client_follows():
         registry.stop("the test is over")
     assert not errors
     assert has_ended(pid)
+
+
+def test_a_process_that_waits_beside_a_server_takes_its_place_and_ends_with_the_task():
+    before = servers_of(os.getpid())
+
+    def started():
+        return {*servers_of(os.getpid())}.difference(before)
+
+    with service(1) as (registry, listening), supervised([1], listening, spares=1) as (_, errors):
+        assert registry.wait_until_serving(PATIENCE)
+        with Client.follow(registry, 1, token=KEY, diagnose=registry.diagnose) as client:
+            (pid,) = registry.pids
+            wait_for(lambda: len(started()) == 2)
+            (waiting,) = started() - {pid}
+            os.kill(pid, signal.SIGKILL)
+            until(registry, lambda: registry._generations[0] == 1)
+            assert client.status()[0].pid == registry.pids[0] == waiting
+            wait_for(lambda: len(started() - {pid}) == 2)
+            left = started()
+        registry.stop("the test is over")
+    assert not errors
+    assert all(has_ended(one) for one in left)
 
 
 @pytest.fixture
