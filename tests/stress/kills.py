@@ -2,7 +2,7 @@
 
 With rollback: servers, supervisors, executors and workers, below L-BFGS, OWL-QN and Adam on arrays
 and over Spark, and below lockstep loops. With replay: servers, below the same solvers and a script
-of 200 statements. A failure: other bits than without the kill, an error, no end within three
+of 200 statements, also while the session is resized again and again. A failure: other bits than without the kill, an error, no end within three
 minutes, more than two checkpoints on disk, shared memory or a server that is left.
 """
 
@@ -74,9 +74,9 @@ class Work:
 
 
 def run(scale: float) -> Iterator[Row]:
-    """A row for each work and victim; ``scale`` is of the kills, 132 at 1, 33 stops and 100
+    """A row for each work and victim; ``scale`` is of the kills, 136 at 1, 34 stops and 100
     ends."""
-    for place in (_local, _replayed, _connected, _spark_here, _spark_cluster):
+    for place in (_local, _replayed, _resized, _connected, _spark_here, _spark_cluster):
         before = _shared_memory()
         with ExitStack() as stack:
             for work in place(stack):
@@ -179,13 +179,33 @@ def _replayed(stack: ExitStack) -> Iterator[Work]:
     yield Work("script, replay", lambda: _script(ps), victims, folder)
 
 
-def _script(ps: dv.Session) -> bytes:
+def _resized(stack: ExitStack) -> Iterator[Work]:
+    folder = _folder(stack)
+    ps = stack.enter_context(dv.local(2, spares=1, durability="replay", checkpoint=folder))
+    victims = {"server": lambda: list(ps._owner.pids)}
+
+    def bits() -> bytes:
+        numbers = iter([3, 1, 2] * 4)
+        return _script(ps, lambda place: place % 20 == 9 and _resize(ps, next(numbers)))
+
+    yield Work("script that resizes, replay, a spare", bits, victims, folder)
+
+
+def _resize(ps: dv.Session, servers: int) -> None:
+    """Again where one of the other servers was lost meanwhile."""
+    with suppress(ServerLost):
+        return ps.resize(servers)
+    return _resize(ps, servers)
+
+
+def _script(ps: dv.Session, between: Callable[[int], object] = lambda place: None) -> bytes:
     """200 statements by chance, always the same; the bytes of all that is there in the end."""
     dice, draws = random.Random(0), np.random.default_rng(0)
     arrays = [ps.array(draws.normal(size=_N)) for _ in range(4)]
     space = ps.keys()
     rows, counts = space.table(3, init=dv.normal(seed=1)), space.zeros(dtype="int64")
-    for _ in range(200):
+    for place in range(200):
+        between(place)
         k, (x, y) = dice.randrange(4), dice.sample(arrays, 2)
         match dice.randrange(9):
             case 0:
