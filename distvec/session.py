@@ -981,7 +981,7 @@ class Session(SessionBase):
         """Move all arrays to more, fewer or other servers.
 
         Arrays, keyed arrays and pending expressions stay valid, and later results are bitwise
-        identical to those without the call. If it raises an error, nothing has changed.
+        identical to those without the call. If it raises an error, the session is unchanged.
 
         Parameters
         ----------
@@ -1032,26 +1032,24 @@ class Session(SessionBase):
                 "a session with a name cannot be resized, as drivers find it on its servers; open "
                 "it without name=, or save the arrays and load them in another session"
             )
-        opener, started = self._opener, None
+        opener, unused, before = self._opener, None, self.client.session
 
         def begin() -> Client:
-            nonlocal started
-            client, started = opener.open(servers, self.client)
+            nonlocal unused
+            client, unused = opener.open(servers, self.client)
             return client
 
         admit = warn_of_other_bits(self.client) if self._replay is None else self._replay.admit
         try:
             with checkpoints_for(self, self.durability, checkpoint, opener.has_disk) as between:
                 resize(self, between, begin, admit)
-        except BaseException:
-            if started is not None:
-                started.stop()
-            raise
-        for one in self.durability.directories:
-            one.forget_spaces()
-        if self._owner is not None:
-            self._owner.stop()
-        self._owner = started
+        finally:
+            if self.client.session != before:
+                self._owner, unused = unused, self._owner
+                for one in self.durability.directories:
+                    one.forget_spaces()
+            if unused is not None:
+                unused.stop()
 
     def dashboard(self, *, port: int = 0, allowed_hosts: Iterable[str] = ()) -> Dashboard:
         """Show this session and its servers on a web page while they work.

@@ -21,7 +21,7 @@ from distvec.durability.checkpoints import Checkpoints
 from distvec.durability.policy import Durability, is_changed
 from distvec.durability.replay import bits_of
 from distvec.graph.node import MOVEMENT, Buffer, Node, topological
-from ps_backend.client import Client, WantedSpace
+from ps_backend.client import Client, WantedSpace, defer_signals
 from ps_backend.errors import PSError, ServerLost
 from ps_backend.program.spaces import DenseSpace
 
@@ -78,11 +78,13 @@ def resize(
 ) -> None:
     """Bring all arrays to the servers of the client that ``begin`` makes, for ``session.client``.
 
-    ``admit`` raises if these must not have them. Whatever is raised, nothing has changed then.
+    ``admit`` raises if these must not have them. Whatever is raised, nothing has changed then; but
+    a KeyboardInterrupt may come at the end.
     """
     began, client, journal = time.perf_counter(), session.client, session.client.journal
     servers, resume_from = client.servers, client.resume_from
     with ExitStack() as stack:
+        stack.callback(lambda: client.counters.resize(client.servers))
         stack.enter_context(session.quiesce())
         _compute_pending(session)
         if journal is not None:  # notes nothing from here on
@@ -91,31 +93,29 @@ def resize(
         arrays = [dict(space.arrays) for space in spaces]  # so that none is freed meanwhile
         buffers = session.holders.buffers()
         written = checkpoints.write(0, {}, resumable=False)
-        client.resume_from = resume_from
+        if journal is None:
+            client.resume_from = resume_from
         known = checkpoints.wanted_spaces()
+        stack.callback(checkpoints.forget_spaces)
         fresh = begin()
-        try:
-            lives = fresh.lives
-            checkpoints.refill(written.path.rpartition("/")[2], fresh)
-            if journal is None:
-                _refuse_changes(session, known, buffers)
-            if is_changed(fresh, lives):
-                raise ServerLost("resize() changes nothing: one of the other servers was lost")
-            admit(fresh)
+        stack.callback(fresh.close)  # with the session that it has then
+        lives = fresh.lives
+        checkpoints.refill(written.path.rpartition("/")[2], fresh)
+        if journal is None:
+            _refuse_changes(session, known, buffers)
+        if is_changed(fresh, lives):
+            raise ServerLost(
+                "resize() was broken off, and the session is as before: a new server was lost"
+            )
+        admit(fresh)
+        with defer_signals():
             client.exchange(fresh)
             if journal is not None:
                 journal.lives = lives
-        except BaseException:
-            checkpoints.forget_spaces()
-            fresh.close()
-            client.counters.resize(servers)
-            raise
-        session.chosen.clear()
-        for space in spaces:
-            space.reconnect()
+            session.chosen.clear()
+            for space in spaces:
+                space.reconnect()
         del arrays, buffers
-    fresh.close()  # it has the former session by now
-    client.counters.resize(client.servers)
     _LOG.info(
         "all arrays are on %d servers, before on %d; it took %.1f s",
         client.servers, servers, time.perf_counter() - began,
@@ -151,6 +151,6 @@ def _refuse_changes(
     is_same = marks == {one.number: list(one.known) for one in known}
     if not is_same or session.holders.buffers().keys() - buffers.keys():
         raise PSError(
-            "another thread has changed arrays of the session during resize(); call it again while "
-            "no other thread uses the session"
+            "another thread has changed arrays of the session during resize(), which is undone; "
+            "stop the other threads, and call it again"
         )

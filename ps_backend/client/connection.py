@@ -97,7 +97,7 @@ _OBSERVER = RetryPolicy(5.0)
 
 _OF_A_SESSION = (
     "client_id", "engine", "secret", "servers", "session",
-    "_ended", "_fan_out", "_lives_before", "_numbers", "_programs", "_requests", "_transports",
+    "_ended", "_fan_out", "_numbers", "_programs", "_requests", "_transports",
 )  # fmt: skip
 """The attributes of a connection that belong to its session on the servers of now."""
 
@@ -136,8 +136,6 @@ class Connection:
         """The session's name, which is no secret."""
         self.origin: str = self.session if former is None else former.origin
         """The name of the first session whose arrays, with their ids, have come here."""
-        self._lives_before = 0 if former is None else former._lives_until_now
-        """How many servers have numbered the clients before, and so the ids of their buffers."""
         self.counters: Counters = Counters(self.servers) if former is None else former.counters
         if former is not None:
             self.counters.resize(max(former.servers, self.servers))
@@ -155,7 +153,7 @@ class Connection:
             secret=secret,
             lease=0.0 if lease is None else check_lease(lease),
             epoch=epoch,
-            lives_before=self._lives_before,
+            first_number=0 if former is None else former._number_of_another(),
         )
         self._ended = threading.Event()
         links = self._links(patience or RetryPolicy(), diagnose, self._requests.open_again)
@@ -188,9 +186,15 @@ class Connection:
             renew = partial(_renew, tuple(transports), self._requests)
             renew_in_background(min(leases), self._fan_out, renew, self._ended)
 
-    @property
-    def _lives_until_now(self) -> int:
-        return self._lives_before + self._transports[0].generation + 1
+    def _number_of_another(self) -> int:
+        """A number that no client of the session has had. Two messages to the first server."""
+        requests = self._requests.of_another(uuid.uuid4().hex, new_key())
+        links = self._links(RetryPolicy(), None, requests.open_again)
+        fan_out = FanOut(links[:1], self.counters)
+        request = requests.open(0, self._transports[0].generation, create=False)
+        replies = fan_out.send({0: Message(request)}, recorded=False)
+        fan_out.send(requests.each([0], "close", session=False), recorded=False)
+        return replies[0].opened.number
 
     def exchange(self, other: Connection) -> None:
         """Have the session of ``other``, and ``other`` this one: it is closed with it. No message.

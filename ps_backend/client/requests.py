@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -153,16 +154,22 @@ class Requests:
         secret: str = "",
         lease: float = 0.0,
         epoch: int = 0,
-        lives_before: int = 0,
+        first_number: int = 0,
     ) -> None:
         """``key``: of the client; ``secret`` and ``lease`` (0: the server's): of the session.
 
         ``epoch``: the number of the session's driver, for who joins; 0: not known.
-        ``lives_before``: of servers that have numbered clients, whose arrays are here.
+        ``first_number``: all clients of the session get greater ones, or this.
         """
         self.session, self.client, self.servers = session, client, servers
         self._key, self._secret, self._lease, self._epoch = key, secret, lease, epoch
-        self._lives_before = lives_before
+        self._first_number = first_number
+
+    def of_another(self, client: str, key: bytes) -> Requests:
+        """Those of another client of the session."""
+        other = copy(self)
+        other.client, other._key = client, key
+        return other
 
     def request(self, **body: Any) -> pb.Request:
         """A request with this ``body``, as ``name={field: value}``; a field None is not set."""
@@ -191,7 +198,7 @@ class Requests:
                 "index": server,
                 "servers": self.servers,
                 "create": create,
-                "first_number": (self._lives_before + generation) << CLIENT_BITS,
+                "first_number": self._first_number + (generation << CLIENT_BITS),
                 "secret": self._secret,
                 "lease": self._lease,
                 "epoch": self._epoch,

@@ -2,8 +2,9 @@
 
 With rollback: servers, supervisors, executors and workers, below L-BFGS, OWL-QN and Adam on arrays
 and over Spark, and below lockstep loops. With replay: servers, below the same solvers and a script
-of 200 statements, also while the session is resized again and again. A failure: other bits than without the kill, an error, no end within three
-minutes, more than two checkpoints on disk, shared memory or a server that is left.
+of 200 statements, also while its session is resized again and again. A failure: other bits than
+without the kill, an error, no end within three minutes, more than two checkpoints on disk, shared
+memory or a server that is left.
 """
 
 from __future__ import annotations

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 import distvec as dv
 from optim import LBFGS
+from ps_backend.client import Client
 from ps_backend.errors import OutOfBudget, PSError, ReplayDiverged, StoreFailed
 from ps_backend.machine import usable_cores
+from ps_backend.program.spaces import DenseSpace
+from ps_backend.wire.protocol import COUNTER_BITS
 from tests.durability.cluster import Chances
 from tests.durability.test_replay import Script
 from tests.served import TOKEN, served
@@ -142,6 +145,22 @@ def test_programs_cost_as_much_as_in_a_session_that_began_there():
         assert again == counts
 
 
+def test_a_session_may_be_resized_again_and_again():
+    with dv.local(1, in_process=True) as ps:
+        x = ps.ones(10).persist()
+        for k in range(300):
+            ps.resize(1 + k % 2)
+            x = (x + 1).persist()
+        assert x.numpy().tolist() == [301.0] * 10
+        with Client(ps.client._transports, session=ps.client.secret) as other:
+            mine = other.new_id()
+            other.write(mine, DenseSpace(1), [7.0])
+            ps.resize(3)  # which does not know of that one, and never uses its numbers
+            with Client(ps.client._transports, session=ps.client.secret) as third:
+                assert third.new_id() >> COUNTER_BITS > mine >> COUNTER_BITS
+        assert x.numpy().tolist() == [301.0] * 10
+
+
 def test_processes_start_and_end_with_the_session_and_no_file_stays(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -238,6 +257,34 @@ def test_an_operation_that_fails_is_still_told_of_where_it_is_used():
         ps.resize(3)
         with pytest.raises(IndexError):
             wrong.numpy()
+
+
+def test_ctrl_c_comes_before_the_change_or_after_it(monkeypatch):
+    with dv.local(1) as ps:
+        x, w = ps.arange(1000.0).persist(), ps.keys().zeros()
+        w.push([1], [2.0])
+
+        def pressed(client, other):
+            os.kill(os.getpid(), signal.SIGINT)
+            return exchange(client, other)
+
+        exchange = type(ps.client).exchange
+        with monkeypatch.context() as patched:
+            patched.setattr(type(ps.client), "exchange", pressed)
+            with pytest.raises(KeyboardInterrupt):
+                ps.resize(2)
+        assert ps.client.servers == len(ps.client.status()) == 2
+        assert float(x.sum()) == 499500.0 and w.pull([1]).tolist() == [2.0]
+
+        def refill(checkpoints, name, client):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr("distvec.durability.checkpoints.Checkpoints.refill", refill)
+            with pytest.raises(KeyboardInterrupt):
+                ps.resize(3)
+        assert ps.client.servers == len(ps.client.status()) == 2
+        assert float(x.sum()) == 499500.0 and w.pull([1]).tolist() == [2.0]
 
 
 @pytest.mark.parametrize("what", ["rows", "array"])
