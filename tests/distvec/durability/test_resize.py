@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import distvec as dv
+from distvec.durability.checkpoints import Checkpoints
 from optim import LBFGS
 from ps_backend.client import Client
-from ps_backend.errors import OutOfBudget, PSError, ReplayDiverged, StoreFailed
+from ps_backend.errors import OutOfBudget, PSError, ReplayDiverged, ServerLost, StoreFailed
 from ps_backend.machine import usable_cores
 from ps_backend.program.spaces import DenseSpace
 from ps_backend.wire.protocol import COUNTER_BITS
@@ -52,18 +53,20 @@ def values_of(ps: Any, between: Any) -> list[bytes]:
     x, table = ps.array(values), ps.array(np.outer(values, [1.0, 2.0, 3.0]))
     one, none = ps.ones(1), ps.zeros(0)
     square, lazy = x @ x, np.cumsum(np.exp(x))
-    chosen = x[x > 0.3]
+    mask = (x > 0.3).persist()
+    chosen, also = x[mask], table[mask].sum(axis=0)
     between(0)
     near = ((x - 0.1) @ (x - 0.1), square)
     order = np.argsort(np.sin(7 * x))
     split = ps.space(20, split="columns").array(np.outer(np.arange(20.0), np.arange(50.0)))
     between(1)
     gram, picked = table.T @ table, lazy[order]
-    rows = chosen * 2
+    rows = chosen * 2 + x[mask]
     between(2)
     x[5:50] += 1.0
     small = ps.array([1.0, 2.0], on_client=True) * 3
-    found = [x, *near, gram, picked, rows, one, none, chosen, split.sum(axis=0), small]
+    x[mask] += 1.0
+    found = [x, also, *near, gram, picked, rows, one, none, chosen, split.sum(axis=0), small]
     return [np.asarray(one).tobytes() for one in found]
 
 
@@ -74,6 +77,30 @@ def test_results_have_the_bits_of_a_session_that_stays(numbers):
     with dv.local(2, in_process=True) as ps:
         assert values_of(ps, lambda place: ps.resize(numbers[place])) == expected
         assert ps.client.servers == numbers[-1]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 1), (2, 3)])
+def test_what_is_pending_is_computed_on_any_number_of_servers(before, after):
+    values = np.random.default_rng(0).normal(size=5000)
+    with dv.local(before, in_process=True) as ps:
+        x = ps.array(values)
+        ordered, total, twice = np.sort(x), np.cumsum(x), x[x > 0] * 2
+        expression = np.sin(x) + ordered[0]
+        ps.resize(after)
+        assert ordered.numpy().tobytes() == np.sort(values).tobytes()
+        np.testing.assert_allclose(total.numpy(), np.cumsum(values), rtol=1e-12)
+        assert twice.numpy().tobytes() == (values[values > 0] * 2).tobytes()
+        np.testing.assert_allclose(expression.numpy(), np.sin(values) + values.min(), rtol=1e-14)
+
+
+def test_known_inner_products_stay_known():
+    """They decide how later ones are computed, and so their last bits."""
+    with dv.local(1, in_process=True) as ps:
+        x, y = ps.arange(3000.0).persist(), ps.ones(3000).persist()
+        product = float(x @ y)
+        ps.resize(2)
+        ps.counters.reset()
+        assert float(x @ y) == product and ps.counters.messages == 0
 
 
 def train(ps: Any, between: Any) -> list[bytes]:
@@ -259,6 +286,24 @@ def test_an_operation_that_fails_is_still_told_of_where_it_is_used():
             wrong.numpy()
 
 
+def test_one_of_the_other_servers_that_dies_meanwhile_changes_nothing(monkeypatch):
+    with dv.local(1) as ps:
+        x = ps.arange(10_000.0).persist()
+        refill = Checkpoints.refill
+
+        def killing(checkpoints, name, client):
+            refill(checkpoints, name, client)
+            os.kill(client.status()[0].pid, signal.SIGKILL)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Checkpoints, "refill", killing)
+            with pytest.raises(ServerLost):
+                ps.resize(2)
+        assert ps.client.servers == 1 and float(x.sum()) == 49995000.0
+        ps.resize(2)
+        assert ps.client.servers == 2 and float(x.sum()) == 49995000.0
+
+
 def test_ctrl_c_comes_before_the_change_or_after_it(monkeypatch):
     with dv.local(1) as ps:
         x, w = ps.arange(1000.0).persist(), ps.keys().zeros()
@@ -280,7 +325,7 @@ def test_ctrl_c_comes_before_the_change_or_after_it(monkeypatch):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr("distvec.durability.checkpoints.Checkpoints.refill", refill)
+            patched.setattr(Checkpoints, "refill", refill)
             with pytest.raises(KeyboardInterrupt):
                 ps.resize(3)
         assert ps.client.servers == len(ps.client.status()) == 2
