@@ -23,7 +23,7 @@ from ps_backend.wire.protocol import COUNTER_BITS
 from tests.durability.cluster import Chances
 from tests.durability.test_replay import Script
 from tests.served import TOKEN, served
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, has_ended, wait_for
 
 N = 3000
 
@@ -222,6 +222,25 @@ def test_addresses_may_come_go_and_stay(tmp_path):
                 ps.resize([a])
             with dv.connect([a, c], token=TOKEN, timeout=PATIENCE) as other:
                 assert [one.sessions for one in other.client.status()] == [1, 1], "no other is left"
+
+
+def test_a_session_leaves_a_server_that_drains_and_nothing_is_lost(tmp_path):
+    with (
+        served(tmp_path, 3, grace=10 * PATIENCE) as servers,
+        dv.connect(servers.addresses, token=TOKEN, timeout=PATIENCE) as ps,
+    ):
+        x, w = ps.arange(1e5), ps.keys().zeros()
+        w.push(np.arange(100), np.arange(100.0))
+        pid = servers.pids[1]
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: ps.client.status() and ps.leaving)
+        stay = [one for one in ps.client.addresses if one not in ps.leaving]
+        assert stay == [servers.addresses[0], servers.addresses[2]]
+        ps.resize(stay, checkpoint=tmp_path / "between")
+        assert has_ended(pid), "it had no other session"
+        assert not ps.leaving
+        assert float(x.sum()) == np.arange(1e5).sum()
+        assert w.pull(np.arange(100)).tolist() == list(range(100))
 
 
 def test_whatever_fails_leaves_everything_as_it_was(tmp_path):
