@@ -107,8 +107,8 @@ def resize(
             raise ServerLost(
                 "resize() was broken off, and the session is as before: a new server was lost"
             )
-        admit(fresh)
         with defer_signals():
+            admit(fresh)
             client.exchange(fresh)
             if journal is not None:
                 journal.lives = lives
