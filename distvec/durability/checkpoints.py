@@ -143,7 +143,7 @@ class Checkpoints:
         """Begin one that holds all arrays of the session as they are now, ``arrays`` by name.
 
         ``number``: its own for whoever restores; ``document``: what JSON can hold; ``resumable``:
-        what follows takes the same steps as a run that resumes from here. The values are
+        the run goes on in the same steps as one that resumes from here. The values are
         computed first; then it takes one message a server, in which they copy keyed spaces that
         have changed, and the rest goes on beside the work. ``OutOfBudget`` without room for copies.
         Waits for the one that is being written. ``ServerLost`` if one of ``arrays``, or one that
@@ -274,7 +274,7 @@ class Checkpoints:
             raise error
 
     def wanted_spaces(self) -> list[WantedSpace]:
-        """The keyed spaces of the session, with marks of what the newest one here has of them."""
+        """The keyed spaces of the session, with their marks in the newest one here."""
         return self._spaces.wanted()
 
     @property
@@ -317,7 +317,7 @@ class Checkpoints:
         self._spaces.forget()
 
     def forget_spaces(self) -> None:
-        """The next one has all keyed spaces anew: other servers have them now."""
+        """The next one copies all keyed spaces: other servers have them now."""
         self._spaces.forget()
 
     def remove(self) -> None:

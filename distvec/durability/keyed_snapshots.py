@@ -267,7 +267,7 @@ class KeptSpaces:
         here = {id: kept[id] for id in ids if id in kept}
         states, suits = about["states"], kept[number].type.space.suits(remote.servers)
         if not suits:
-            here, states = _cut_anew(here, about, remote, store), _totals(states, remote.servers)
+            here, states = _cut_again(here, about, remote, store), _totals(states, remote.servers)
         marks = remote.restore(
             _source(here[number], store),
             [(_source(here[id], store), fill) for id, fill in arrays],
@@ -336,7 +336,7 @@ def _is_whole(space: KeyedSpace) -> bool:
     return True
 
 
-def _cut_anew(
+def _cut_again(
     kept: Mapping[int, Kept], about: Mapping[str, Any], remote: KeySpace, store: Store
 ) -> dict[int, Kept]:
     """The same rows, cut for as many servers as there are now.

@@ -78,8 +78,8 @@ def resize(
 ) -> None:
     """Bring all arrays to the servers of the client that ``begin`` makes, for ``session.client``.
 
-    ``admit`` raises if these must not have them. Whatever is raised, nothing has changed then; but
-    a KeyboardInterrupt may come at the end.
+    ``admit`` raises if these must not have them. After an error the session is as before; only a
+    KeyboardInterrupt may come when the arrays have moved.
     """
     began, client, journal = time.perf_counter(), session.client, session.client.journal
     servers, resume_from = client.servers, client.resume_from
@@ -87,7 +87,7 @@ def resize(
         stack.callback(lambda: client.counters.resize(client.servers))
         stack.enter_context(session.quiesce())
         _compute_pending(session)
-        if journal is not None:  # notes nothing from here on
+        if journal is not None:  # it notes no request from here on
             stack.enter_context(journal.alone())
         spaces = list(session.spaces.values())
         arrays = [dict(space.arrays) for space in spaces]  # so that none is freed meanwhile
@@ -141,7 +141,7 @@ def _depends_on_servers(node: Node) -> bool:
 def _refuse_changes(
     session: SessionBase, known: Sequence[WantedSpace], buffers: Mapping[int, Buffer]
 ) -> None:
-    """``PSError`` if another thread has changed what was copied, or made an array."""
+    """``PSError`` if another thread has changed a copied array, or made one."""
     client, pin = session.client, f"resize {secrets.token_hex(8)}"
     try:
         copies = client.pin(pin, known).spaces
@@ -151,6 +151,6 @@ def _refuse_changes(
     is_same = marks == {one.number: list(one.known) for one in known}
     if not is_same or session.holders.buffers().keys() - buffers.keys():
         raise PSError(
-            "another thread has changed arrays of the session during resize(), which is undone; "
-            "stop the other threads, and call it again"
+            "resize() was broken off: another thread has changed arrays of the session meanwhile, "
+            "and these changes are kept; stop the other threads, and call it again"
         )

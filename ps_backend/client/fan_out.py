@@ -213,7 +213,7 @@ class FanOut:
         return self.journal
 
     def succeed(self, former: FanOut) -> None:
-        """The arrays that were behind ``former`` are here now, and what was noted of them."""
+        """Take over the journal: the arrays that were behind ``former`` are here now."""
         self.resume_from, self.journal, former.journal = former.resume_from, former.journal, None
         if self.journal is not None:
             self.journal.go_on(partial(self.send, noted=True), self._renewed)

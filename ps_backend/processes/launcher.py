@@ -43,7 +43,7 @@ def launch_local(
     ``token``: a random one by default. ``threads`` of each: by default they share the machine's
     cores equally. ``restart``: one that dies, or gives no sign for ten seconds, is followed by
     another one, empty and at another address: ``Client.follow`` finds it. ``spares``: so many
-    processes wait to be such ones, so that nothing waits for their start. ``signer`` of
+    processes wait to be such ones, so that no request waits for a start. ``signer`` of
     their certificates; None: they serve without TLS. ``extensions`` of all of them. They end with
     this process even if it is killed. Raises ``PSError`` with what a server wrote if one is not up
     in ``timeout`` seconds.

@@ -72,7 +72,7 @@ class WaitingProcess:
         )
 
     def end(self) -> None:
-        """End it by force: it has nothing that could be lost."""
+        """End it by force: it holds no data."""
         self.process.kill()
         self.process.wait()
         for file in (self.process.stdin, self.process.stdout, self.log):
@@ -91,7 +91,7 @@ class Spares:
         self._lock = threading.RLock()  # whoever ends them may have been collecting garbage
 
     def fill(self) -> None:
-        """Start as many as are missing; returns at once. Without them a server starts anew."""
+        """Start as many as are missing; returns at once. Servers can start without them, too."""
         with self._lock:
             while not self._ended and len(self._waiting) < self._count:
                 try:

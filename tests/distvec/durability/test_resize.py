@@ -80,7 +80,7 @@ def test_results_have_the_bits_of_a_session_that_stays(numbers):
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 1), (2, 3)])
-def test_what_is_pending_is_computed_on_any_number_of_servers(before, after):
+def test_pending_operations_are_computed_on_any_number_of_servers(before, after):
     values = np.random.default_rng(0).normal(size=5000)
     with dv.local(before, in_process=True) as ps:
         x = ps.array(values)
@@ -284,7 +284,7 @@ def test_too_little_memory_changes_nothing():
         assert ps.client.servers == 3 and float(x @ y) == np.arange(5e5).sum()
 
 
-def test_what_cannot_be_computed_before_is_said_and_changes_nothing():
+def test_an_operation_without_memory_is_told_before_the_move():
     with dv.local(2, in_process=True, memory="16m") as ps:
         x = ps.arange(5e5).persist()
         large = np.cumsum(ps.ones((500_000, 40)) * x[:, None])
