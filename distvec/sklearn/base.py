@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import wraps
 from typing import Any, cast
 
@@ -104,8 +104,20 @@ class Served:
     ) -> Array:
         """The minimum of the mean loss plus the penalty; sets ``n_iter_``.
 
-        ``start`` has a last row for the intercept if it is longer than the features are many.
+        ``start`` has a last row for the intercept if it is longer than the features are many. The
+        solver has no part of columns without elements: there a penalty has its minimum at 0.
         """
+        matrix, is_occupied = without_empty_columns(rows.matrix)
+        kept = np.append(is_occupied, np.ones(len(start) - rows.columns, bool))
+        found = np.zeros_like(start) if l1 or l2 else start.copy()
+        rows = replace(rows, matrix=matrix)
+        found[kept] = self._fit_columns(rows, loss, start[kept], method, l1, l2, **more)
+        return found
+
+    def _fit_columns(
+        self, rows: Rows, loss: Loss, start: Array, method: str, l1: float, l2: float, **more: Any
+    ) -> Array:
+        """``_fit_rows``, of all columns."""
         intercept = len(start) > rows.columns
         penalty = ElasticNet(l1=l1, l2=l2)
         objective = Objective(rows, loss=loss, penalty=penalty, intercept=intercept)
@@ -178,6 +190,24 @@ class Served:
 
     def _warn_of_limit(self, reason: str = "the limit of iterations was reached.") -> None:
         warn_of_limit(self, f"{reason} Increase max_iter or tol, or scale the features")
+
+
+def without_empty_columns(matrix: Matrix) -> tuple[Matrix, npt.NDArray[np.bool_]]:
+    """The columns that have elements, and which of all these are.
+
+    All columns where less than half of them are empty: not worth a copy.
+    """
+    every = np.ones(matrix.shape[1], bool)
+    if isinstance(matrix, np.ndarray):
+        return matrix, every
+    chosen = np.zeros_like(every)
+    chosen[matrix.indices] = True
+    count = np.count_nonzero(chosen)
+    if not 0 < 2 * count < len(chosen):
+        return matrix, every
+    numbers = (np.cumsum(chosen) - 1).astype(matrix.indices.dtype)
+    arrays = (matrix.data, numbers[matrix.indices], matrix.indptr)
+    return sp.csr_array(arrays, shape=(matrix.shape[0], count), copy=False), chosen
 
 
 def _newton_minimum(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 import scipy.linalg
 import sklearn.linear_model
 
 from distvec.losses.rows import Floats
-from distvec.sklearn.base import Served
+from distvec.sklearn.base import Served, without_empty_columns
 from distvec.sklearn.quadratic import Quadratic, minimize_in_orthants
 from optim import conjugate_gradient
 
@@ -23,14 +24,25 @@ _SLOPES = 0.01
 """Slopes so small, times ``tol``, leave duality gaps about as small as scikit-learn's."""
 
 
+class _Form(NamedTuple):
+    """How the attributes look, where the function has only some of the coefficients."""
+
+    dtype: Any
+    is_vector: bool
+    """Whether ``y`` is one."""
+    is_occupied: npt.NDArray[np.bool_]
+    """The columns that the function has; the coefficients of the others are 0."""
+
+
 class _LeastSquares(Served):
     """The common part of all: targets, one or more, and the intercept that follows from means."""
 
     def _quadratic(
         self, X: Any, y: Any, sample_weight: Any, **checks: Any
-    ) -> tuple[Quadratic, tuple[Any, bool]]:
-        """The function, the dtype of the features, and whether ``y`` is a vector."""
+    ) -> tuple[Quadratic, _Form]:
+        """The function of the columns that have elements, and the form of the attributes."""
         X, y, weights = self._rows(X, y, sample_weight, multi_output=True, y_numeric=True, **checks)
+        X, is_occupied = without_empty_columns(X)
         with np.errstate(over="ignore", invalid="ignore"):
             quadratic = Quadratic(X, y, weights, intercept=self.fit_intercept)
         if not np.isfinite(quadratic.linear).all():
@@ -38,17 +50,20 @@ class _LeastSquares(Served):
                 "products of the features and targets are beyond the largest number of "
                 f"{X.dtype}; scale the features or the targets"
             )
-        return quadratic, (X.dtype, y.ndim == 1)
+        return quadratic, _Form(X.dtype, y.ndim == 1, is_occupied)
 
-    def _set(self, quadratic: Quadratic, table: Floats, form: Any, *, is_flat: bool = True) -> Self:
+    def _set(
+        self, quadratic: Quadratic, found: Floats, form: _Form, *, is_flat: bool = True
+    ) -> Self:
         """Set the attributes from coefficients, a row for each target.
 
         With ``is_flat`` a single target has a vector of them, also if ``y`` has two dimensions.
         """
-        dtype, is_one = form
-        intercepts = quadratic.y_means - table @ quadratic.means
-        is_vector = is_one or (is_flat and len(table) == 1)
-        self.coef_ = (table[0] if is_vector else table).astype(dtype, copy=False)
+        dtype, is_one, is_occupied = form
+        intercepts = quadratic.y_means - found @ quadratic.means
+        table = np.zeros((len(found), len(is_occupied)), dtype)
+        table[:, is_occupied] = found
+        self.coef_ = table[0] if is_one or (is_flat and len(table) == 1) else table
         self.intercept_ = 0.0
         if self.fit_intercept:
             self.intercept_ = dtype.type(intercepts[0]) if is_one else intercepts.astype(dtype)
@@ -313,7 +328,7 @@ class _ElasticNets(_LeastSquares):
         l1, l2 = self.alpha * self.l1_ratio, self.alpha * (1.0 - self.l1_ratio)
         targets = quadratic.linear.shape[1]
         known = getattr(self, "coef_", None) if self.warm_start else None
-        starts = np.zeros((targets, len(quadratic.means)))
+        starts = np.zeros((targets, len(form.is_occupied)))
         if known is not None and known.size == starts.size:
             starts = known.reshape(starts.shape).astype(np.float64)
         each = [
@@ -322,7 +337,7 @@ class _ElasticNets(_LeastSquares):
                 target,
                 l1,
                 l2,
-                start=start,
+                start=start[form.is_occupied],
                 tolerance=_SLOPES * self.tol,
                 max_iterations=self.max_iter,
             )

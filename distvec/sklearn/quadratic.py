@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
+from scipy.linalg.lapack import dposv
 
 from distvec.losses.rows import Floats, Matrix
 from distvec.sklearn.base import Array
@@ -209,12 +209,9 @@ def _solved(block: Floats, right: Floats, l2: float) -> Floats:
     matrix, scale = block.copy(), float(np.trace(block)) / len(block)
     for damping in (l2, l2 + _DAMPING * scale, l2 + math.sqrt(_DAMPING) * scale):
         np.fill_diagonal(matrix, np.diagonal(block) + damping)
-        try:
-            factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
-        except scipy.linalg.LinAlgError:
-            continue
-        solution: Floats = scipy.linalg.cho_solve(factor, right, check_finite=False)
-        return solution
+        _, solution, failed = dposv(matrix, right, lower=True)
+        if not failed:
+            return np.asarray(solution)
     return right
 
 

@@ -43,6 +43,10 @@ def _namespace_of_torch() -> Namespace:
         ) from error
 
 
+_EAGER = (np.ndarray, np.generic, float)
+"""Classes of values that are never lazy; to ask NumPy's module for ``evaluate`` takes 2 us."""
+
+
 def _materialise(values: Iterable[Any]) -> None:
     """Evaluate lazy values: one call per array library that has `evaluate`, no cost elsewhere."""
     pending: dict[int, tuple[Namespace, list[Any]]] = {}
@@ -54,6 +58,8 @@ def _materialise(values: Iterable[Any]) -> None:
 def _sort_out(values: Iterable[Any], pending: dict[int, tuple[Namespace, list[Any]]]) -> None:
     """Put lazy values into `pending`, by library; trees (`optim.core.trees`) array by array."""
     for value in values:
+        if isinstance(value, _EAGER):
+            continue
         if hasattr(value, "leaves"):
             _sort_out(value.leaves, pending)
             continue

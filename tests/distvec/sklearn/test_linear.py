@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
@@ -336,3 +337,55 @@ def test_more_columns_than_rows(name: str) -> None:
     tight = {"tol": 1e-10, "max_iter": 5000}
     theirs = {"tol": 1e-13, "dual": False} if name == "LinearSVC" else {}
     assert_same(*fitted_both(name, X, y, rng.random(30), theirs, **tight))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ours.LogisticRegression(tol=1e-6, warm_start=True),
+        ours.LogisticRegression(tol=1e-6, C=np.inf, max_iter=3, warm_start=True),
+        ours.LogisticRegression(tol=1e-6, l1_ratio=0.5, fit_intercept=False),
+        ours.LinearSVC(penalty="l1"),
+        ours.PoissonRegressor(warm_start=True),
+        ours.Ridge(),
+        ours.Ridge(solver="sparse_cg"),
+        ours.LinearRegression(),
+        ours.Lasso(alpha=0.05, warm_start=True),
+        ours.ElasticNet(alpha=0.05, positive=True),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@settings(max_examples=5)
+@given(seed=st.integers(0, 2**32 - 1), empty=st.integers(5, 40), classes=st.sampled_from([2, 3]))
+def test_many_columns_without_elements_change_no_bit(
+    model: Any, seed: int, empty: int, classes: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((30, 4)) < 0.6, rng.normal(size=(30, 4)), 0.0)
+    X[0] = 1.0
+    wide = np.zeros((30, 4 + empty))
+    places = np.sort(rng.choice(4 + empty, 4, replace=False))
+    wide[:, places] = X
+    y = rng.integers(0, classes, 30).astype(float)
+    y[:classes] = range(classes)
+    one, other = clone(model), clone(model)
+    for _ in range(2):  # the second starts from the first
+        one.fit(sp.csr_array(X), y)
+        other.fit(sp.csr_array(wide), y)
+        np.testing.assert_array_equal(other.coef_[..., places], one.coef_)
+        np.testing.assert_array_equal(other.intercept_, one.intercept_)
+        assert np.count_nonzero(other.coef_) == np.count_nonzero(one.coef_)
+        assert other.coef_.shape[-1] == 4 + empty
+
+
+def test_without_a_penalty_the_coefficients_of_empty_columns_stay() -> None:
+    X = sp.csr_array(([1.0, 2.0, -1.0], [5, 5, 5], [0, 1, 2, 3]), shape=(3, 9))
+    model = ours.LogisticRegression(C=np.inf, warm_start=True, max_iter=2, fit_intercept=False)
+    model.classes_, model.coef_ = np.array([0, 1]), np.arange(9.0)[None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, [0, 1, 1])
+    assert np.delete(model.coef_[0], 5).tolist() == np.delete(np.arange(9.0), 5).tolist()
+    model.set_params(C=1.0).fit(X, [0, 1, 1])
+    assert not np.delete(model.coef_[0], 5).any() and model.coef_[0, 5] != 0.0
