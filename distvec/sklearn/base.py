@@ -22,7 +22,7 @@ from distvec.losses.rows import Floats, Matrix, Rows
 from distvec.objectives.local import Objective
 from distvec.session import Session
 from distvec.sklearn.coordinate_descent import minimize_by_coordinates, takes_coordinates
-from distvec.sklearn.newton import Minimum, minimize_by_newton, pays
+from distvec.sklearn.newton import MeanLoss, Minimum, minimize_by_newton, pays
 from optim import Box, ElasticNet, Outcome, Result
 from optim.scipy_interface import solver_class
 
@@ -221,7 +221,8 @@ def _newton_minimum(
 ) -> Minimum | None:
     """By Newton's method in place of the method; None where it does not suit."""
     if pays(rows, loss, method):
-        return minimize_by_newton(rows, cast(RowLoss, loss), start, l2, **options)
+        function = MeanLoss(rows, cast(RowLoss, loss), l2, intercept=len(start) > rows.columns)
+        return minimize_by_newton(function, start, **options)
     if takes_coordinates(rows, loss, method):
         return minimize_by_coordinates(rows, cast(RowLoss, loss), start, l1, l2, **options)
     return None

@@ -15,6 +15,7 @@ from distvec.losses.regression import Gamma, Poisson, Squared, Tweedie
 from distvec.losses.row_losses import RowLoss
 from distvec.losses.rows import Floats, Rows
 from distvec.sklearn.base import Array, Served
+from distvec.sklearn.newton import has_few_columns, minimize_by_newton, weighted_gram
 
 
 @dataclass(frozen=True)
@@ -271,7 +272,13 @@ class HuberRegressor(Served, sklearn.linear_model.HuberRegressor):
             more = max(self.scale_ / unit - _LEAST_SCALE, _LEAST_SCALE)
             start = np.concatenate([self.coef_ / unit, known, [math.log(more)]])
         function = _HuberFunction(rows, each, self.epsilon, self.alpha * unit, self.fit_intercept)
-        stops: dict[str, Any] = {"max_iterations": self.max_iter}
+        taken = 0
+        if self.session is None and has_few_columns(rows, "L-BFGS"):
+            least = minimize_by_newton(
+                function, start, max_iterations=self.max_iter, gradient_tolerance=self.tol
+            )
+            start, taken = least.x, least.iterations
+        stops: dict[str, Any] = {"max_iterations": self.max_iter - taken}
         found = self._minimize(function, start, "L-BFGS", gradient_tolerance=self.tol, **stops)
         if found.x[-1] < math.log(_LEAST_SCALE) and not self._has_converged(found):
             # The residuals are 0, and the curvature there is large: Newton's method comes nearer to
@@ -283,7 +290,7 @@ class HuberRegressor(Served, sklearn.linear_model.HuberRegressor):
                 f"HuberRegressor convergence failed: {found.message} Scale the features"
             )
         self._warn_unless_converged(found)
-        self.n_iter_, self.scale_ = found.nit, unit * (_LEAST_SCALE + math.exp(found.x[-1]))
+        self.n_iter_, self.scale_ = taken + found.nit, unit * (_LEAST_SCALE + math.exp(found.x[-1]))
         x = (unit * found.x[:-1]).astype(X.dtype, copy=False)
         self.coef_, self.intercept_ = x[: X.shape[1]], x[-1] if self.fit_intercept else 0.0
         residuals = y - rows.margins(x, intercept=self.fit_intercept)
@@ -333,6 +340,22 @@ class _HuberFunction:
             bend = slope + float(inside @ across**2)
             product[-1] = float(inside @ (across * changes)) + bend * v[-1]
         return product
+
+    def hessian(self, x: Floats) -> Floats:
+        """The whole Hessian, of dense rows, made positive.
+
+        Its only part that can be negative is the slope along the scale, which is 0 at the minimum.
+        """
+        scale, residuals, near = self._parts(x)
+        free, features = float(np.exp(x[-1])), self.rows.columns
+        table = np.ones((len(self.rows), len(x)))
+        table[:, :features] = self.rows.matrix
+        table[:, -1] = residuals * (free / scale)
+        found = weighted_gram(table, np.where(near == residuals, 2.0 * self.weights / scale, 0.0))
+        found[range(features), range(features)] += 2.0 * self.alpha
+        slope = free * float(self.weights.sum() - self.weights @ (near / scale) ** 2)
+        found[-1, -1] += abs(slope)
+        return found
 
     def _parts(self, x: Floats) -> tuple[float, Floats, Floats]:
         """The scale, the residuals, and the same without what is far."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg.lapack import dposv
@@ -20,6 +20,16 @@ _DAMPING = 1e-9
 """Added to the Hessian's diagonal, relative to its mean, for columns that depend on each other."""
 
 
+class Curved(Protocol):
+    """A function that is twice differentiable."""
+
+    def __call__(self, x: Floats) -> tuple[float, Floats]:
+        """Value and gradient."""
+
+    def hessian(self, x: Floats) -> Floats:
+        """A new array; positive, also where the Hessian is not."""
+
+
 class Minimum(NamedTuple):
     """The last point, its value and gradient, and whether the gradient is small."""
 
@@ -31,78 +41,96 @@ class Minimum(NamedTuple):
 
 
 def pays(rows: Rows, loss: object, method: str) -> bool:
-    """Whether ``minimize_by_newton`` takes the loss and the rows, and is faster than the method."""
+    """Whether ``MeanLoss`` takes the loss and the rows, and Newton's is faster than the method."""
+    is_smooth = isinstance(loss, RowLoss) and loss.has_products and rows.offsets is None
+    return is_smooth and has_few_columns(rows, method)
+
+
+def has_few_columns(rows: Rows, method: str) -> bool:
+    """Whether Newton's method is faster than that one."""
     most = _MOST_COLUMNS.get(method, 0)
-    small = isinstance(rows.matrix, np.ndarray) and rows.columns <= min(most, len(rows))
-    return small and isinstance(loss, RowLoss) and loss.has_products and rows.offsets is None
+    return isinstance(rows.matrix, np.ndarray) and rows.columns <= min(most, len(rows))
+
+
+class MeanLoss:
+    """The mean loss plus ``l2 / 2 |x|^2``, which has no part of an intercept."""
+
+    def __init__(self, rows: Rows, loss: RowLoss, l2: float, *, intercept: bool) -> None:
+        matrix = np.asarray(rows.matrix, np.float64)
+        self._matrix = np.hstack([matrix, np.ones((len(rows), 1))]) if intercept else matrix
+        self._ridge = np.full(self._matrix.shape[1], l2)
+        if intercept:
+            self._ridge[-1] = 0.0
+        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+        self._weights = weights / rows.weight_sum
+        self._loss, self._labels = loss, rows.labels
+
+    def __call__(self, x: Floats) -> tuple[float, Floats]:
+        """Value and gradient."""
+        values, slopes = self._loss.row(self._matrix @ x, self._labels)
+        gradient = (self._weights * slopes) @ self._matrix + self._ridge * x
+        return float(self._weights @ values) + 0.5 * float(self._ridge @ (x * x)), gradient
+
+    def hessian(self, x: Floats) -> Floats:
+        """A new array."""
+        curvatures = self._loss.curvature(self._matrix @ x, self._labels)
+        found = weighted_gram(self._matrix, self._weights * curvatures)
+        found[np.diag_indices_from(found)] += self._ridge
+        return found
+
+
+def weighted_gram(matrix: Floats, weights: Floats) -> Floats:
+    """``X^T D X``, of weights that are 0 or more."""
+    used = weights > 0.0
+    if np.count_nonzero(used) < 0.7 * len(used):
+        matrix, weights = matrix[used], weights[used]
+    scaled = matrix * np.sqrt(weights)[:, None]
+    return np.asarray(scaled.T @ scaled)
 
 
 def minimize_by_newton(
-    rows: Rows,
-    loss: RowLoss,
+    function: Curved,
     start: Floats,
-    l2: float,
     *,
     max_iterations: int,
     gradient_tolerance: float | None,
     gradient_rtol: float = 0.0,
 ) -> Minimum:
-    """The minimum of the mean loss plus ``l2 / 2 |x|^2``, which has no part of the intercept.
+    """The minimum of a function.
 
-    ``start`` has a last row for the intercept if it is longer than the features are many. The
-    largest element of the gradient is at most ``gradient_tolerance``, or ``gradient_rtol`` of the
-    one at the start. Steps are halved until Armijo's condition holds; if none does, the run ends.
+    The largest element of the gradient is at most ``gradient_tolerance``, or ``gradient_rtol`` of
+    the one at the start. Steps are halved until Armijo's condition holds; if none does, the run
+    ends.
     """
-    matrix, labels = np.asarray(rows.matrix, np.float64), rows.labels
-    ridge = np.full(len(start), l2)
-    if len(start) > rows.columns:
-        matrix = np.hstack([matrix, np.ones((len(rows), 1))])
-        ridge[-1] = 0.0
-    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
-    weights = weights / rows.weight_sum
-
-    def value_and_slopes(x: Floats, margins: Floats) -> tuple[float, Floats]:
-        values, slopes = loss.row(margins, labels)
-        return float(weights @ values) + 0.5 * float(ridge @ (x * x)), slopes
-
     with np.errstate(all="ignore"):
         x = np.array(start, np.float64)
-        margins = matrix @ x
-        value, slopes = value_and_slopes(x, margins)
-        gradient = (weights * slopes) @ matrix + ridge * x
+        value, gradient = function(x)
         steepest = float(np.abs(gradient).max(initial=0.0))
         limit = max(gradient_tolerance or 0.0, gradient_rtol * steepest)
         for iteration in range(max_iterations + 1):
             if np.abs(gradient).max(initial=0.0) <= limit:
                 return Minimum(x, value, gradient, iteration, True)
-            step = _newton_step(matrix, weights * loss.curvature(margins, labels), ridge, gradient)
-            if step is None or iteration == max_iterations:
+            if iteration == max_iterations:
                 break
-            changes, slope = matrix @ step, float(gradient @ step)
+            step = _newton_step(function.hessian(x), gradient)
+            if step is None:
+                break
+            slope = float(gradient @ step)
             highest = value + rounding_of(value, float(np.finfo(np.float64).eps))
             for halving in range(_HALVINGS):
-                size = 0.5**halving
-                new, new_margins = x + size * step, margins + size * changes
-                new_value, slopes = value_and_slopes(new, new_margins)
-                if new_value <= highest + _SUFFICIENT * size * slope:
+                new = x + 0.5**halving * step
+                new_value, new_gradient = function(new)
+                if new_value <= highest + _SUFFICIENT * 0.5**halving * slope:
                     break
             else:
                 break
-            x, margins, value = new, new_margins, new_value
-            gradient = (weights * slopes) @ matrix + ridge * x
+            x, value, gradient = new, new_value, new_gradient
     return Minimum(x, value, gradient, iteration, False)
 
 
-def _newton_step(
-    matrix: Floats, curvatures: Floats, ridge: Floats, gradient: Floats
-) -> Floats | None:
+def _newton_step(hessian: Floats, gradient: Floats) -> Floats | None:
     """The step to the minimum of the quadratic model; None if there is none."""
-    bent = curvatures > 0.0
-    if np.count_nonzero(bent) < 0.7 * len(bent):
-        matrix, curvatures = matrix[bent], curvatures[bent]
-    scaled = matrix * np.sqrt(curvatures)[:, None]
-    hessian = scaled.T @ scaled
-    diagonal = np.diagonal(hessian) + ridge
+    diagonal = np.diagonal(hessian)
     np.fill_diagonal(hessian, diagonal + _DAMPING * diagonal.mean())
     _, solution, failed = dposv(hessian, gradient, lower=True, overwrite_a=True)
     return None if failed else -solution

@@ -12,8 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from distvec.losses import Logistic, Objective, Poisson, SquaredHinge
 from distvec.losses.rows import Rows
-from distvec.sklearn import LinearSVC, LogisticRegression
-from distvec.sklearn.newton import minimize_by_newton, pays
+from distvec.sklearn import HuberRegressor, LinearSVC, LogisticRegression
+from distvec.sklearn.generalized import _HuberFunction
+from distvec.sklearn.newton import MeanLoss, minimize_by_newton, pays
 from optim import SquaredL2Norm
 
 
@@ -41,9 +42,8 @@ def test_the_minimum_of_optim(seed, columns, loss, l2, intercept, is_weighted, h
     objective = Objective(rows, loss=loss, penalty=SquaredL2Norm(l2), intercept=intercept)
     assert pays(objective.data, loss, "L-BFGS")
     start = np.zeros(objective.dimension)
-    found = minimize_by_newton(
-        objective.data, loss, start, l2, max_iterations=100, gradient_tolerance=1e-9
-    )
+    function = MeanLoss(objective.data, loss, l2, intercept=intercept)
+    found = minimize_by_newton(function, start, max_iterations=100, gradient_tolerance=1e-9)
     expected = objective.minimize(start, "trust-ncg", gradient_tolerance=1e-9)
     value, gradient = objective(found.x)
     assert found.value == pytest.approx(value, rel=1e-12, abs=1e-12)
@@ -68,3 +68,31 @@ def test_the_limit_of_iterations_holds(kind):
     with pytest.warns(ConvergenceWarning, match="limit of iterations"):
         model = kind(max_iter=1, tol=1e-12).fit(X, y)
     assert np.max(model.n_iter_) == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    columns=st.integers(1, 5),
+    epsilon=st.floats(1.0, 3.0),
+    intercept=st.booleans(),
+    is_weighted=st.booleans(),
+)
+def test_the_positive_hessian_of_huber(seed, columns, epsilon, intercept, is_weighted):
+    rng = np.random.default_rng(seed)
+    weights = rng.random(30) if is_weighted else np.ones(30)
+    rows = Rows(rng.normal(size=(30, columns)), rng.standard_t(2.0, 30), weights)
+    function = _HuberFunction(rows, weights, epsilon, 0.3, intercept)
+    x = rng.normal(size=columns + intercept + 1)
+    products = np.column_stack([function.hessp(x, v) for v in np.eye(len(x))])
+    products[-1, -1] += 2.0 * max(0.0, -function(x)[1][-1])  # its part that can be negative
+    np.testing.assert_allclose(function.hessian(x), products, rtol=1e-9, atol=1e-9)
+
+
+def test_huber_takes_few_iterations_and_keeps_the_limit_of_them():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 8))
+    y = X @ rng.normal(size=8) + rng.standard_t(2.0, 200)
+    assert HuberRegressor(tol=1e-9).fit(X, y).n_iter_ <= 12
+    with pytest.warns(ConvergenceWarning, match="limit of iterations"):
+        assert HuberRegressor(tol=1e-9, max_iter=2).fit(X, y).n_iter_ == 2
