@@ -28,6 +28,7 @@ from ps_backend.program.sweep import COMBINE, Reduction, Sweep, partial_dtypes
 from ps_backend.program.types import FLOATS, ValueType
 
 _FLOAT = ValueType("float64")
+_BYTES = frozenset({"bool", "int8", "uint8"})
 
 
 Converted = tuple[str, str, str]
@@ -340,7 +341,9 @@ class _Writer:
             vectors = f"{self._parts.dot_dtype}, firsts, counts, seconds"
             yield f"multi_dot({vectors}, nodes, {number}, c0, c1 - c0)"
         for k, value in enumerate(self._sweep.outputs):
-            yield f"_put(out{k}[c0:c1], x{value}, stream)"
+            # A chunk of bytes is so short that it takes twice as long past the caches.
+            stream = "False" if self._sweep.types[value].dtype in _BYTES else "stream"
+            yield f"_put(out{k}[c0:c1], x{value}, {stream})"
 
     def _calls(self, stage: int) -> Iterator[str]:
         for value, call in zip(self._called, self._parts.calls, strict=True):

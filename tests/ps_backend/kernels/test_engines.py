@@ -20,6 +20,7 @@ from ps_backend.program import ops
 from ps_backend.program.reducers import PUBLIC, REDUCERS
 from ps_backend.program.sweep import Reduction, Step, Sweep, partial_dtypes
 from ps_backend.program.types import DTYPES, ValueType
+from ps_backend.server.state.memory import _allocate_aligned
 from tests.ps_backend.sweeps import gram, two_loop
 from tests.samples import marked
 
@@ -267,6 +268,37 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
         out = np.empty_like(x)
         results.append((out, *kernel([x], [], [out], 0, len(x), BLOCK)))
     assert len({tuple(part.tobytes() for part in result) for result in results}) == 1
+
+
+@given(length=st.integers(1, 3000), out=st.sampled_from([0, 8]))
+def test_outputs_stored_past_the_caches_have_the_same_bits(length: int, out: int) -> None:
+    """Of all widths, at the start of a cache line (``out`` = 0) or not."""
+    value, mask = ValueType("float64"), ValueType("bool")
+    short, whole = ValueType("float32"), ValueType("uint8")
+    steps = (
+        Step("add", (0, 0), value),
+        Step("less", (0, 1), mask),
+        Step("cast", (1,), short),
+        Step("cast", (2,), whole),
+    )
+    kernel = numba_engine.NumbaKernel(Sweep((value,), (), steps, (1, 2, 3, 4), ()))
+    x = np.random.default_rng(length).standard_normal(length)
+    expected = [x + x, x < x + x, (x + x).astype("f4"), (x < x + x).astype("u1")]
+    memory = [_allocate_aligned(8 * length + 8) for _ in expected]
+    streamed = []
+    for least in (0, 1 << 40):
+        with mock.patch.object(numba_engine, "_LEAST_STREAMED", least):
+            outputs = [
+                np.ndarray(length, one.dtype, place, out)
+                for one, place in zip(expected, memory, strict=True)
+            ]
+            streamed.append(numba_engine._streams([x.ctypes.data], outputs))
+            assert not numba_engine._streams([outputs[0].ctypes.data], outputs)
+            kernel([x], [], outputs, 0, length, BLOCK)
+        for found, one in zip(outputs, expected, strict=True):
+            np.testing.assert_array_equal(found, one)
+            found.fill(0)
+    assert streamed == [out == 0, False]
 
 
 def test_a_second_process_finds_the_machine_code(tmp_path: Any, monkeypatch: Any) -> None:
