@@ -29,7 +29,7 @@ from ps_backend.program.sweep import COMBINE, Combination, Link, Reduction, Step
 from ps_backend.program.types import FLOATS, ValueType
 
 _COSTLY = 8
-"""Additions that an exponential in vector code takes as long as."""
+"""Additions that an exponential in vector code takes as long as, or a division of integers."""
 _VERY_COSTLY = 64
 """And what the C library or SciPy computes element by element."""
 
@@ -51,7 +51,7 @@ def cost_of(step: Step | Combination) -> int:
     row = ops.TABLE.get(step.op)
     if row is None or not row.costly:
         return 1
-    return _COSTLY if row.numba else _VERY_COSTLY
+    return _COSTLY if row.numba or row.integral else _VERY_COSTLY
 
 
 LEAST_LINKS = 4

@@ -134,7 +134,9 @@ def _logical(name: str, numpy: np.ufunc, text: str) -> Op:
 
 def _of_ints(name: str, numpy: np.ufunc, text: str = "") -> Op:
     """The kind for integers of another op; without a text its own loop computes it."""
-    return Op(name, numpy.nin, numpy, text, loop=not text, integral=True, internal=True)
+    return Op(
+        name, numpy.nin, numpy, text, loop=not text, costly=True, integral=True, internal=True
+    )
 
 
 def _select(condition: Any, first: Any, second: Any) -> Any:

@@ -12,7 +12,7 @@ from ps_backend import kernels
 from ps_backend.kernels.compiled.mixed_engine import MixedKernel
 from ps_backend.kernels.compiled.numba_engine import NumbaKernel
 from ps_backend.kernels.compiled.source import source_of
-from ps_backend.kernels.lowering import LEAST_DOTS, Split, for_numba, split
+from ps_backend.kernels.lowering import LEAST_DOTS, Split, cost_of, for_numba, split
 from ps_backend.kernels.numpy_engine import NumpyKernel
 from ps_backend.program import ops
 from ps_backend.program.sweep import Combination, Link, Reduction, Step, Sweep
@@ -163,3 +163,9 @@ def test_exponentials_are_numpys(op: str, dtype: str) -> None:
     got = run(kernel_of(sweep), [x], [], 0, len(x))
     np.testing.assert_array_equal(got[0], first)
     np.testing.assert_array_equal(got[1], second)
+
+
+@pytest.mark.parametrize("op", ["int_remainder", "int_floor_divide", "int_pow"])
+def test_divisions_of_integers_count_as_exponentials(op):
+    """Threads share them out from as few elements on."""
+    assert cost_of(Step(op, (0, 1), ValueType("int64"))) == cost_of(Step("exp", (0,), FLOAT)) > 1
