@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from distvec.losses.rows import Floats
-from distvec.sklearn.base import Array, warn_of_limit
+from distvec.sklearn.base import Array, warn_of_limit, without_empty_columns
 
 _AT_ONCE = 1 << 18
 """So many distances are computed at a time: they stay in the cache."""
@@ -81,8 +81,11 @@ class KMeans(sklearn.cluster.KMeans):
             matrix = X - means.astype(X.dtype)
             if isinstance(init, np.ndarray):
                 init = init - means
+        is_occupied = np.ones(X.shape[1], bool)
+        if isinstance(init, str):  # other centers may be where no row is
+            matrix, is_occupied = without_empty_columns(matrix)
         norms = _squares(matrix)
-        allowed = self.tol * float(np.mean(_variances(matrix)))
+        allowed = self.tol * _sum_of_variances(matrix, norms) / X.shape[1]
         best = _Clusters(np.zeros(0), np.zeros(0), np.inf, 0)
         for _ in range(self._n_init):
             centers = self._init_centroids(
@@ -104,7 +107,8 @@ class KMeans(sklearn.cluster.KMeans):
                 f"{distinct} distinct clusters were found, fewer than n_clusters="
                 f"{self.n_clusters}; rows may be repeated.",
             )
-        self.cluster_centers_ = np.ascontiguousarray(best.centers + means, X.dtype)
+        self.cluster_centers_ = np.zeros((self.n_clusters, X.shape[1]), X.dtype)
+        self.cluster_centers_[:, is_occupied] = best.centers + means[is_occupied]
         self.labels_, self.inertia_ = best.labels.astype(np.int32), best.inertia
         self.n_iter_, self._n_threads = best.iterations, 1
         # scikit-learn names so many columns of `transform`.
@@ -200,8 +204,9 @@ def _squares(X: Any) -> Floats:
     return np.asarray(X.multiply(X).sum(axis=1), np.float64).ravel()
 
 
-def _variances(X: Any) -> Floats:
+def _sum_of_variances(X: Any, norms: Floats) -> float:
+    """Of all columns; of dense rows the means are 0."""
+    total = float(np.mean(norms))
     if isinstance(X, np.ndarray):
-        return np.asarray(X.var(axis=0, dtype=np.float64))
-    means = np.asarray(X.mean(axis=0)).ravel()
-    return np.asarray(np.asarray(X.multiply(X).mean(axis=0)).ravel() - np.square(means))
+        return total
+    return total - float(np.square(np.asarray(X.mean(axis=0))).sum())

@@ -349,7 +349,7 @@ class _HuberFunction:
         scale, residuals, near = self._parts(x)
         free, features = float(np.exp(x[-1])), self.rows.columns
         table = np.ones((len(self.rows), len(x)))
-        table[:, :features] = self.rows.matrix
+        table[:, :features] = np.asarray(self.rows.matrix)
         table[:, -1] = residuals * (free / scale)
         found = weighted_gram(table, np.where(near == residuals, 2.0 * self.weights / scale, 0.0))
         found[range(features), range(features)] += 2.0 * self.alpha

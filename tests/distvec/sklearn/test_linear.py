@@ -309,6 +309,22 @@ def test_k_means_from_the_same_centers(data: str) -> None:
     assert (model.n_iter_, model.inertia_) == (peer.n_iter_, pytest.approx(peer.inertia_))
 
 
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**31 - 1), empty=st.integers(0, 20), init=st.booleans())
+def test_k_means_of_columns_without_elements(seed: int, empty: int, init: bool) -> None:
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((40, 4)) < 0.6, rng.normal(size=(40, 4)), 0.0)
+    wide = np.hstack([np.zeros((40, empty)), X])
+    start = np.hstack([rng.normal(size=(3, empty)), X[:3]]) if init else "k-means++"
+    model, peer = (
+        cls(3, init=start, n_init=1, random_state=seed).fit(sp.csr_array(wide))
+        for cls in (ours.KMeans, KMeans)
+    )
+    np.testing.assert_allclose(model.cluster_centers_, peer.cluster_centers_, atol=1e-10)
+    np.testing.assert_array_equal(model.predict(sp.csr_array(wide)), peer.labels_)
+    assert (model.n_iter_, model.inertia_) == (peer.n_iter_, pytest.approx(peer.inertia_))
+
+
 def test_k_means_prints_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
     model = ours.KMeans(2, n_init=1, random_state=0, verbose=1).fit(DIABETES)
     text = capsys.readouterr().out
