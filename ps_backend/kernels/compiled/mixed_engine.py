@@ -223,6 +223,8 @@ class ChunkRun:
         self._plan, self._dtypes, self._pause = plan, dtypes, pause
         self._chunk, self._block_size = chunk, block_size
         self._registers = np.empty(plan.registers * REGISTER, np.uint8)
+        self._tiles: dict[TileProgram, list[Array]] = {}
+        """Of constants, which are the same in all chunks."""
         self._spare: dict[np.dtype[Any], list[Array]] = defaultdict(list)
         self._taken: dict[int, Array] = {}
 
@@ -259,7 +261,10 @@ class ChunkRun:
     ) -> dict[int, Array]:
         block, most = self._block_size, max(TILE, _PROGRAM_WORK // max(1, len(program.steps)))
         partials = {k: np.empty(-(-length // block), kind) for k, kind in program.partials.items()}
-        bound = program.bind(values, self._registers, list(partials.values()), block, index)
+        if program not in self._tiles:
+            self._tiles[program] = program.tiles_of(values)
+        tiles, results = self._tiles[program], list(partials.values())
+        bound = program.bind(values, self._registers, results, block, index, tiles)
         for low, high in _pieces(length, most, block if partials else length):
             self._pause()
             bound.run(low, high)

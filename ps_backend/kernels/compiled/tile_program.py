@@ -158,6 +158,10 @@ class TileProgram:
         loop = loop_of(ops.NAMES[REDUCERS[op].numpy], (dtype.name,) * 3, strides)
         return (*loop.tolist(), place, 0, dtype.itemsize, 0)
 
+    def tiles_of(self, values: Mapping[int, Any]) -> list[Array]:
+        """Whole tiles of the constants that loops of ours read."""
+        return [np.full(TILE, values[v], self._types[v]) for v in self._operands.everywhere]
+
     def bind(
         self,
         values: Mapping[int, Any],
@@ -165,17 +169,19 @@ class TileProgram:
         partials: Sequence[Array],
         block_size: int,
         index: int,
+        tiles: Sequence[Array] | None = None,
     ) -> _Bound:
         """The program on these arrays and constants, by value of the sweep.
 
         ``registers`` is memory for them, of one thread; ``partials`` are arrays for the results of
-        the reductions. The arrays begin with a block, at the global ``index``.
+        the reductions. The arrays begin with a block, at the global ``index``. ``tiles``: as
+        ``tiles_of`` has made them.
         """
         constants = np.zeros(len(self.constants) * _CONSTANT, np.uint8)
         for k, value in enumerate(self.constants):
             kind = self._types[value]
             constants[k * _CONSTANT :][: kind.itemsize].view(kind)[0] = values[value]
-        tiles = [np.full(TILE, values[v], self._types[v]) for v in self._operands.everywhere]
+        tiles = self.tiles_of(values) if tiles is None else tiles
         start = address_of(constants)
         places = [0, *range(start, start + len(constants), _CONSTANT)]
         places += [address_of(values[value]) for value in (*self.reads, *self.writes)]
