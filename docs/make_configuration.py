@@ -140,10 +140,6 @@ TIMEOUTS = {
         "asks the servers every",
         "distvec.dashboard.collector:IDLE_SECONDS": "Else it asks them every",
     },
-    "Kernels and diagnostics": {
-        "ps_backend.kernels.background:PATIENCE_SECONDS": "Compilation gives way to running kernels, "
-        "in total, for",
-    },
     "Servers on Spark": {
         "distvec.spark.cluster.registry:LEASE_SECONDS": "Another task may replace a server that "
         "was silent for",
