@@ -13,7 +13,7 @@ import sklearn.linear_model
 
 from distvec.losses.regression import Gamma, Poisson, Squared, Tweedie
 from distvec.losses.row_losses import RowLoss
-from distvec.losses.rows import Floats, Rows
+from distvec.losses.rows import Floats, Rows, blocks
 from distvec.sklearn.base import Array, Served
 from distvec.sklearn.newton import has_few_columns, minimize_by_newton, weighted_gram
 
@@ -348,10 +348,13 @@ class _HuberFunction:
         """
         scale, residuals, near = self._parts(x)
         free, features = float(np.exp(x[-1])), self.rows.columns
-        table = np.ones((len(self.rows), len(x)))
-        table[:, :features] = np.asarray(self.rows.matrix)
-        table[:, -1] = residuals * (free / scale)
-        found = weighted_gram(table, np.where(near == residuals, 2.0 * self.weights / scale, 0.0))
+        inside = np.where(near == residuals, 2.0 * self.weights / scale, 0.0)
+        found = np.zeros((len(x), len(x)))
+        for part in blocks(len(self.rows)):
+            table = np.ones((len(residuals[part]), len(x)))
+            table[:, :features] = np.asarray(self.rows.matrix[part])
+            table[:, -1] = residuals[part] * (free / scale)
+            found += weighted_gram(table, inside[part])
         found[range(features), range(features)] += 2.0 * self.alpha
         slope = free * float(self.weights.sum() - self.weights @ (near / scale) ** 2)
         found[-1, -1] += abs(slope)

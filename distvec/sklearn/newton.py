@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from distvec.losses.row_losses import RowLoss
-from distvec.losses.rows import Floats, Rows
+from distvec.losses.rows import Floats, Rows, blocks
 from optim.core.progress import rounding_of
 
 _MOST_COLUMNS = {"L-BFGS": 32, "trust-ncg": 64}
@@ -81,11 +81,15 @@ class MeanLoss:
 
 def weighted_gram(matrix: Floats, weights: Floats) -> Floats:
     """``X^T D X``, of weights that are 0 or more."""
-    used = weights > 0.0
-    if np.count_nonzero(used) < 0.7 * len(used):
-        matrix, weights = matrix[used], weights[used]
-    scaled = matrix * np.sqrt(weights)[:, None]
-    return np.asarray(scaled.T @ scaled)
+    found = np.zeros((matrix.shape[1], matrix.shape[1]))
+    for part in blocks(len(matrix)):  # copies of all rows would take as much memory again
+        some, roots = matrix[part], np.sqrt(weights[part])
+        used = roots > 0.0
+        if np.count_nonzero(used) < 0.7 * len(used):
+            some, roots = some[used], roots[used]
+        scaled = some * roots[:, None]
+        found += scaled.T @ scaled
+    return found
 
 
 def minimize_by_newton(

@@ -29,6 +29,7 @@ from ps_backend.program.types import FLOATS, ValueType
 
 _FLOAT = ValueType("float64")
 _BYTES = frozenset({"bool", "int8", "uint8"})
+"""The dtypes of one byte."""
 
 
 Converted = tuple[str, str, str]

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
+from distvec import losses
 from distvec.losses import Logistic, Objective, Poisson, SquaredHinge
 from distvec.losses.rows import Rows
 from distvec.sklearn import HuberRegressor, LinearSVC, LogisticRegression
 from distvec.sklearn.generalized import _HuberFunction
-from distvec.sklearn.newton import MeanLoss, minimize_by_newton, pays
+from distvec.sklearn.newton import MeanLoss, minimize_by_newton, pays, weighted_gram
 from optim import SquaredL2Norm
 
 
@@ -87,6 +88,15 @@ def test_the_positive_hessian_of_huber(seed, columns, epsilon, intercept, is_wei
     products = np.column_stack([function.hessp(x, v) for v in np.eye(len(x))])
     products[-1, -1] += 2.0 * max(0.0, -function(x)[1][-1])  # its part that can be negative
     np.testing.assert_allclose(function.hessian(x), products, rtol=1e-9, atol=1e-9)
+
+
+def test_a_gram_matrix_is_summed_by_blocks(monkeypatch):
+    rng = np.random.default_rng(3)
+    matrix, weights = rng.normal(size=(50, 4)), rng.random(50) * (rng.random(50) < 0.4)
+    for size in (50, 7):
+        monkeypatch.setattr(losses.rows, "BLOCK_ROWS", size)
+        found = weighted_gram(matrix, weights)
+        np.testing.assert_allclose(found, matrix.T @ (weights[:, None] * matrix), rtol=1e-12)
 
 
 def test_huber_takes_few_iterations_and_keeps_the_limit_of_them():
