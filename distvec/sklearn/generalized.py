@@ -342,7 +342,7 @@ class _HuberFunction:
         return product
 
     def hessian(self, x: Floats) -> Floats:
-        """The whole Hessian, of dense rows, made positive.
+        """The whole Hessian, made positive.
 
         Its only part that can be negative is the slope along the scale, which is 0 at the minimum.
         """
@@ -351,8 +351,9 @@ class _HuberFunction:
         inside = np.where(near == residuals, 2.0 * self.weights / scale, 0.0)
         found = np.zeros((len(x), len(x)))
         for part in blocks(len(self.rows)):
+            matrix: Any = self.rows[part].matrix
             table = np.ones((len(residuals[part]), len(x)))
-            table[:, :features] = np.asarray(self.rows.matrix[part])
+            table[:, :features] = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
             table[:, -1] = residuals[part] * (free / scale)
             found += weighted_gram(table, inside[part])
         found[range(features), range(features)] += 2.0 * self.alpha

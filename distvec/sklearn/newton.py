@@ -43,13 +43,12 @@ class Minimum(NamedTuple):
 def pays(rows: Rows, loss: object, method: str) -> bool:
     """Whether ``MeanLoss`` takes the loss and the rows, and Newton's is faster than the method."""
     is_smooth = isinstance(loss, RowLoss) and loss.has_products and rows.offsets is None
-    return is_smooth and has_few_columns(rows, method)
+    return is_smooth and isinstance(rows.matrix, np.ndarray) and has_few_columns(rows, method)
 
 
 def has_few_columns(rows: Rows, method: str) -> bool:
     """Whether Newton's method is faster than that one."""
-    most = _MOST_COLUMNS.get(method, 0)
-    return isinstance(rows.matrix, np.ndarray) and rows.columns <= min(most, len(rows))
+    return rows.columns <= min(_MOST_COLUMNS.get(method, 0), len(rows))
 
 
 class MeanLoss:
