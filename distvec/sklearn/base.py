@@ -195,7 +195,7 @@ class Served:
 def without_empty_columns(matrix: Matrix) -> tuple[Matrix, npt.NDArray[np.bool_]]:
     """The columns that have elements, and which of all these are.
 
-    All columns where less than half of them are empty: not worth a copy.
+    All columns unless more than half of them are empty: else it is not worth a copy.
     """
     every = np.ones(matrix.shape[1], bool)
     if isinstance(matrix, np.ndarray):

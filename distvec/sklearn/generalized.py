@@ -227,7 +227,7 @@ class HuberRegressor(Served, sklearn.linear_model.HuberRegressor):
     Notes
     -----
     The scale is at least 1e-8 times the standard deviation of the labels: with a scale of 0 the
-    function has kinks.
+    function has kinks. Up to 32 features take Newton's method, more take L-BFGS.
 
     References
     ----------

@@ -21,13 +21,13 @@ _DAMPING = 1e-9
 
 
 class Curved(Protocol):
-    """A function that is twice differentiable."""
+    """A function with a gradient and a Hessian."""
 
     def __call__(self, x: Floats) -> tuple[float, Floats]:
         """Value and gradient."""
 
     def hessian(self, x: Floats) -> Floats:
-        """A new array; positive, also where the Hessian is not."""
+        """A new array. Where the Hessian is not positive, a positive matrix in its place."""
 
 
 class Minimum(NamedTuple):
