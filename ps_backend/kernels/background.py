@@ -22,32 +22,58 @@ QUIET_SECONDS = 0.1
 _SWITCH_SECONDS = 0.0001
 """Meanwhile it keeps the interpreter lock for no longer from a request that wants it."""
 _WAIT_SECONDS = 0.0005
+_TURN_SECONDS = 1.0
+"""So long a kernel waits for a faster one that is being loaded, once patience has ended."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class CompileThrottle:
-    """Lets one thread run Python only while no kernel runs or just ran, as long as patience lasts.
+    """Who runs first: kernels, as long as patience lasts, then the thread that makes faster ones.
 
     A kernel that calls NumPy's loops takes the interpreter lock again after each, hundreds of times
     a run, and a thread that imports numba, which takes 0.3 s, would hold it for 5 ms each time:
-    12 ms became 230.
+    12 ms became 230. Both at once take longer than one after the other.
     """
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
         self._runs: deque[None] = deque()  # one for each: appending takes no lock
         self._patience = patience
         self._ended = -math.inf
+        self._free = threading.Event()
+        self._free.set()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """A kernel runs in the block."""
+        """A kernel that faster ones replace runs in the block."""
+        if self._patience <= 0 and not self._free.is_set():
+            self._free.wait(_TURN_SECONDS)
         self._runs.append(None)
         try:
             yield
         finally:
             self._ended = time.perf_counter()
             self._runs.pop()
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Kernels are made in the block, by this process."""
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._free.set()
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Another process makes them meanwhile, for which none waits."""
+        was_free = self._free.is_set()
+        self._free.set()
+        try:
+            yield
+        finally:
+            if not was_free:
+                self._free.clear()
 
     def give(self, *_: object) -> None:
         """For ``sys.setprofile``, so called at each call and return: wait while kernels run."""
@@ -56,6 +82,8 @@ class CompileThrottle:
         ):
             time.sleep(_WAIT_SECONDS)
             self._patience -= _WAIT_SECONDS
+        if self._patience <= 0:
+            sys.setprofile(None)  # being called takes as long as the imports
 
 
 _waits_for_no_compiler = True
@@ -100,7 +128,8 @@ def _queue() -> SimpleQueue[Callable[[], None]]:
             before = sys.getswitchinterval()
             sys.setswitchinterval(min(before, _SWITCH_SECONDS))
             try:
-                task()
+                with compile_throttle().making():
+                    task()
             except Exception:  # noqa: BLE001 - the kernel that runs goes on without the next one
                 _LOG.exception("a kernel could not be compiled; the slower one stays")
             finally:

@@ -14,6 +14,7 @@ import sys
 
 import numpy as np
 
+from ps_backend.kernels.background import compile_throttle
 from ps_backend.kernels.compiled.machine_code import load, marker_of, tile_loop
 from ps_backend.kernels.compiled.mixed_engine import numpy_step
 from ps_backend.program.sweep import Combination, Link
@@ -31,7 +32,7 @@ def compile_in_subprocess(source: str = "") -> None:
     marker = marker_of(source)
     if marker is None or marker.exists():
         return
-    with marker.with_suffix(".subprocess").open("w") as lock:
+    with compile_throttle().elsewhere(), marker.with_suffix(".subprocess").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the other servers of this machine want it, too
         if not marker.exists():
             _compile(source)

@@ -338,6 +338,51 @@ def test_it_gives_way_between_kernels_that_follow_each_other(
     assert throttle._patience <= 0
 
 
+def test_kernels_wait_for_faster_ones_once_patience_has_ended() -> None:
+    throttle, events = background.CompileThrottle(patience=0.0), []
+    begun, goes_on, began_again = (threading.Event() for _ in range(3))
+
+    def make() -> None:
+        with throttle.making():
+            with throttle.elsewhere():
+                begun.set()
+                goes_on.wait()
+            began_again.set()
+            events.append("made")
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    begun.wait()
+    with throttle.taken():
+        events.append("ran while another process compiles")
+    goes_on.set()
+    began_again.wait()
+    with throttle.taken():
+        events.append("ran")
+    thread.join()
+    assert events == ["ran while another process compiles", "made", "ran"]
+
+
+def test_kernels_do_not_wait_before_patience_has_ended() -> None:
+    throttle = background.CompileThrottle(patience=300.0)
+    with throttle.making(), throttle.taken():
+        pass  # of one thread: it would wait for itself
+
+
+def test_who_has_no_patience_left_is_not_called_again() -> None:
+    throttle, hooks = background.CompileThrottle(patience=0.0), []
+
+    def make() -> None:
+        sys.setprofile(throttle.give)
+        throttle.give()
+        hooks.append(sys.getprofile())
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    assert hooks == [None]
+
+
 def test_kernels_that_run_take_the_throttle() -> None:
     taken = []
 
