@@ -13,11 +13,14 @@ import sklearn.cluster
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from distvec.losses.compiled import njit
 from distvec.losses.rows import Floats
 from distvec.sklearn.base import Array, warn_of_limit, without_empty_columns
 
-_AT_ONCE = 1 << 18
+_AT_ONCE = 1 << 16
 """So many distances are computed at a time: they stay in the cache."""
+_FEWEST_ROWS = 256
+"""And those of at least so many rows."""
 
 _ROUNDING = 16.0
 """Distances are differences of squares, and have so many times the rounding of these."""
@@ -157,18 +160,38 @@ def _lloyd(
 def _nearest(X: Any, norms: Floats, centers: Floats) -> tuple[Array, Floats]:
     """Of each row the center, and the squared distance to it."""
     squares = 0.5 * np.einsum("ij,ij->i", centers, centers)
-    labels, distances = np.empty(X.shape[0], np.intp), np.empty(X.shape[0])
-    turned = np.ascontiguousarray(centers.T.astype(X.dtype, copy=False))
-    step = max(256, _AT_ONCE // len(centers))
+    labels, distances = np.zeros(X.shape[0], np.intp), np.full(X.shape[0], np.inf)
+    centers = centers.astype(X.dtype, copy=False)
+    step = max(_FEWEST_ROWS, _AT_ONCE // len(centers))
     for start in range(0, X.shape[0], step):
         part = slice(start, start + step)
-        half = np.asarray(X[part] @ turned, np.float64)
-        np.subtract(squares, half, out=half)
-        found = half.argmin(axis=1)
-        labels[part] = found
-        distances[part] = 2.0 * half[np.arange(len(found)), found]
+        products = np.ascontiguousarray(centers @ X[part].T)
+        find_least = _find_least if hasattr(_find_least, "py_func") else _find_least_by_numpy
+        find_least(squares, products, labels[part], distances[part])
+    distances *= 2.0
     distances += norms
     return labels, np.maximum(distances, 0.0, out=distances)
+
+
+@njit(cache=True, nogil=True)
+def _find_least(squares: Floats, products: Floats, labels: Array, least: Floats) -> None:
+    """Of each column of ``squares - products`` the least element and its row.
+
+    ``labels`` is 0, and ``least`` infinite.
+    """
+    for row in range(len(squares)):
+        for column in range(len(labels)):  # without branches: it is compiled for vector registers
+            value = squares[row] - products[row, column]
+            is_less = value < least[column]
+            labels[column] = row if is_less else labels[column]
+            least[column] = value if is_less else least[column]
+
+
+def _find_least_by_numpy(squares: Floats, products: Floats, labels: Array, least: Floats) -> None:
+    """The same, without a compiler."""
+    differences = squares[:, None] - products
+    differences.argmin(axis=0, out=labels)
+    differences.min(axis=0, out=least)
 
 
 def _centers(
