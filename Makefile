@@ -14,6 +14,8 @@ PROTOC   := $(VENV)/protoc-1.72.2
 TORCH    := $(VENV)/.installed-torch
 # And this one once what builds the site is.
 SITE     := $(VENV)/.installed-docs
+# And this one once what builds and checks releases is.
+RELEASE  := $(VENV)/.installed-release
 # What the array API's conformance suite imports besides.
 SUITE    := $(VENV)/array-api-suite
 # Spark's Java classes as Java maps them, for tests: each driver starts in half the time. Named in
@@ -27,7 +29,7 @@ export SPARK_LOCAL_IP        ?= 127.0.0.1
 # Tests start some hundred Pythons: without it each compiles our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env java demo test gate long cluster array-api mllib sklearn-suite stress lint bench pages pictures docstrings docs proto clean
+.PHONY: help env java demo test gate long cluster array-api mllib sklearn-suite stress dist oldest lint bench pages pictures docstrings docs proto clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -56,7 +58,8 @@ $(STAMP): pyproject.toml constraints.txt
 $(PEERS): EXTRA := bench
 $(TORCH): EXTRA := torch
 $(SITE): EXTRA := docs
-$(PEERS) $(TORCH) $(SITE): $(STAMP)
+$(RELEASE): EXTRA := release
+$(PEERS) $(TORCH) $(SITE) $(RELEASE): $(STAMP)
 	$(PY) -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[$(EXTRA)]'
 	@touch $@
@@ -109,6 +112,18 @@ gate: env java  ## Plans, cost, digests, public names and sizes beside the kept 
 stress: env  ## Long repetitions of faults, as a table; STRESS='interrupts --scale 0.1' for a part
 	@mkdir -p build
 	$(PY) -m tests.stress --json build/stress.json $(STRESS)
+
+dist: env $(RELEASE)  ## Build the sdist and the wheel in dist/, check them, and test them in an empty environment
+	rm -rf dist
+	$(PY) -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(PY) -m tests.release dist
+
+oldest: env $(RELEASE)  ## The same tests with the oldest versions that pyproject.toml allows
+	rm -rf build/dist
+	$(PY) -m build --outdir build/dist .
+	$(PY) -m tests.release --oldest build/dist
 
 $(PROTOC): | $(STAMP)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $@ \

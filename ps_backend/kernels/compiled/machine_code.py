@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -166,7 +167,7 @@ _loaded: dict[tuple[Path | None, str], Callable[..., None]] = {}
 @cache
 def row_source() -> str:
     """The source of the loop over rows of ``keyed/compiled_row_tiles.py``."""
-    return _text_of("keyed/compiled_row_tiles")
+    return _text_of("kernels/keyed/compiled_row_tiles")
 
 
 def is_loaded(source: str) -> bool:
@@ -199,21 +200,21 @@ def scalar_functions() -> Any:
     There its machine code is renewed with that of the kernels when any helper changes, and can be
     kept even where the package itself cannot be written to.
     """
-    return _import_source("scalar_math", _text_of("compiled/scalar_math"))
+    return _import_source("scalar_math", _text_of("kernels/compiled/scalar_math"))
 
 
 @cache
 def linear_loops() -> Any:
     """The module ``linear.py``, likewise."""
     scalar_functions()
-    return _import_source("linear", _text_of("compiled/linear"))
+    return _import_source("linear", _text_of("kernels/compiled/linear"))
 
 
 @cache
 def tile_loop() -> Any:
     """The function ``run_tiles`` of ``tile_interpreter``, likewise; it has been run, on nothing."""
     scalar_functions()
-    function = _import_source("tiles", _text_of("compiled/tile_interpreter")).run_tiles
+    function = _import_source("tiles", _text_of("kernels/compiled/tile_interpreter")).run_tiles
     tables = [np.empty((0, columns), np.int64) for columns in (5, 3, 7)]
     function(*tables, np.empty((0, 0)), 0, 0, 0, 1, 1, 0)  # this compiles
     return function
@@ -264,20 +265,21 @@ def _once_per_machine(path: Path) -> Iterator[None]:
         done.touch()
 
 
+_PACKAGE = files("ps_backend")  # on executors it may be in an archive
 _HELPERS = (
-    "compiled/linear",
-    "compiled/linear_tables",
-    "compiled/llvm_loops",
-    "compiled/llvm_random",
-    "compiled/scalar_math",
-    "compiled/tile_interpreter",
-    "keyed/memory",
-    "../program/summation_order",
+    "kernels/compiled/linear",
+    "kernels/compiled/linear_tables",
+    "kernels/compiled/llvm_loops",
+    "kernels/compiled/llvm_random",
+    "kernels/compiled/scalar_math",
+    "kernels/compiled/tile_interpreter",
+    "kernels/keyed/memory",
+    "program/summation_order",
 )
 
 
 def _text_of(helper: str) -> str:
-    return Path(__file__).parents[1].joinpath(f"{helper}.py").read_text()
+    return _PACKAGE.joinpath(f"{helper}.py").read_text(encoding="utf-8")
 
 
 @cache
