@@ -376,6 +376,7 @@ FAMILIES: dict[str, Family] = {
         40_000,
         {
             "Word2Vec": lambda: Word2Vec(**_VECTORS),
+            "Word2Vec, negative=5": lambda: Word2Vec(**_VECTORS, negative=5, sample=1e-3),
             "pyspark.ml Word2Vec": lambda: texts.Word2Vec(**_VECTORS),
             **({"gensim Word2Vec": _Gensim} if importlib.util.find_spec("gensim") else {}),
         },

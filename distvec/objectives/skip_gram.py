@@ -1,10 +1,13 @@
-"""Skip-gram with negative sampling, a batch of words at a time (word2vec).
+"""Skip-gram by negative sampling or hierarchical softmax, a batch of words at a time (word2vec).
 
-Each word has two vectors: its own, and one as a neighbour. At each place of a text the vector of
-the word is trained to tell the words around it from words that are drawn. T. Mikolov et al.,
-"Distributed representations of words and phrases and their compositionality", 2013. Drawn words are
-shared by a batch, so few rows travel for them: S. Ji et al., "Parallelizing word2vec in shared and
-distributed memory", 2016.
+By negative sampling each word has two vectors: its own, and one as a neighbour. At each place of a
+text the vector of the word is trained to tell the words around it from words that are drawn.
+T. Mikolov et al., "Distributed representations of words and phrases and their compositionality",
+2013. Drawn words are shared by a batch, so few rows travel for them: S. Ji et al., "Parallelizing
+word2vec in shared and distributed memory", 2016.
+
+By hierarchical softmax the words are leaves of a Huffman tree. Each inner node has a vector, too,
+and the vectors of the words around a place are trained to take the way to its word at each node.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ where lower values let sums of the steps of eight workers diverge, and of 4000."
 _LEAST_CHANCE = 1e-30
 
 Numbers = npt.NDArray[np.int32]
+_NONE: Numbers = np.empty(0, np.int32)
 
 
 class Text(NamedTuple):
@@ -58,6 +62,9 @@ class Batch(NamedTuple):
     """Where it ends."""
     drawn: Numbers
     """The rows of drawn words. Each place takes the next ones, and begins again at the end."""
+    links: Numbers
+    """The tree: of each row twice the row of its parent, and 1 more for the second branch; -1 for
+    the root. Without a tree it is empty."""
     rate: float
     """The step size."""
 
@@ -82,7 +89,8 @@ class SkipGram:
     window: int = 5
     """A place sees 1 to so many words on each side, a number that is drawn."""
     negative: int = 5
-    """So many words are drawn at a place; each one stands beside all neighbours of the place."""
+    """So many words are drawn at a place; each one stands beside all neighbours of the place. With
+    0 none is drawn, and the words are leaves of a tree."""
     sample: float = 1e-3
     """Words with a larger share of the text are left out at times; 0 keeps all."""
     step_size: float = 0.025
@@ -128,6 +136,9 @@ class SkipGram:
         first, last = (np.searchsorted(sentences, sentences, side=one) for one in ("left", "right"))
         places, reach = np.arange(kept.size), rng.integers(1, self.window + 1, kept.size)
         starts, ends = np.maximum(places - reach, first), np.minimum(places + reach + 1, last)
+        window = starts.astype(np.int32), ends.astype(np.int32)
+        if not self.negative:
+            return self._batch_of_tree(words[kept], window, rate)
         rounds = max(1, _DRAWN_WORDS // self.negative)
         shares = self._noise[-1] * rng.random(rounds * self.negative)
         found = np.searchsorted(self._noise, shares, side="right")
@@ -144,11 +155,40 @@ class SkipGram:
             rows.astype(np.int64),
             numbers.astype(np.int32),
             neighbours.astype(np.int32),
-            starts.astype(np.int32),
-            ends.astype(np.int32),
+            *window,
             drawn.astype(np.int32),
+            _NONE,
             rate,
         )
+
+    def _batch_of_tree(self, words: Numbers, window: tuple[Numbers, Numbers], rate: float) -> Batch:
+        own, numbers = np.unique(words, return_inverse=True)
+        levels = [own]
+        while levels[-1].size:
+            links = self._links[levels[-1]]
+            levels.append(np.unique(links[links >= 0] >> 1))
+        rows = np.unique(np.concatenate(levels))  # words first: their numbers are below all others
+        links = self._links[rows]
+        inner = np.searchsorted(rows, links >> 1) * 2 + (links & 1)
+        return Batch(
+            rows.astype(np.int64),
+            numbers.astype(np.int32),
+            numbers.astype(np.int32),
+            *window,
+            _NONE,
+            np.where(links >= 0, inner, -1).astype(np.int32),
+            rate,
+        )
+
+    @cached_property
+    def _links(self) -> Ints:
+        """As those of a batch, of all words, and then of all other nodes."""
+        counts = np.asarray(self.counts, np.int64)
+        order = np.argsort(counts, kind="stable")
+        links = _huffman(counts[order])
+        found = links.copy()
+        found[order] = links[: len(order)]
+        return found
 
     @cached_property
     def _noise(self) -> Floats:
@@ -171,9 +211,12 @@ class SkipGram:
         that ``n`` steps contract by ``q``, all workers' by ``q**workers``.
         """
         found, steps = vectors.copy(), np.zeros(len(vectors))
-        loss, pairs = _descend(
-            found, *batch[1:6], self.negative, vectors.dtype.type(batch.rate), steps
-        )
+        rate, places = vectors.dtype.type(batch.rate), (batch.starts, batch.ends)
+        if self.negative:
+            known = batch.words, batch.contexts, *places, batch.drawn, self.negative
+            loss, pairs = _descend(found, *known, rate, steps)
+        else:
+            loss, pairs = _descend_tree(found, batch.words, *places, batch.links, rate, steps)
         changes = found - vectors
         if workers > 1:
             exponents = -batch.rate * _CURVATURE * np.maximum(steps, 1e-9)
@@ -244,3 +287,63 @@ def _descend(
         for k in range(columns):
             own[k] += change[k]
     return loss, pairs
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _descend_tree(
+    vectors: Any,
+    words: Numbers,
+    starts: Numbers,
+    ends: Numbers,
+    links: Numbers,
+    rate: Any,
+    steps: Floats,
+) -> tuple[float, int]:
+    """As ``_descend``; the vector of a neighbour changes after those of the nodes."""
+    columns, loss, pairs = vectors.shape[1], 0.0, 0
+    change = np.empty(columns, vectors.dtype)
+    for place in range(len(words)):
+        for near in range(starts[place], ends[place]):
+            if near == place:
+                continue
+            pairs += 1
+            own = vectors[words[near]]
+            change[:] = 0
+            all_chances, link = 1.0, links[words[place]]
+            while link >= 0:
+                other = vectors[link >> 1]
+                product = 0 * rate
+                for k in range(columns):
+                    product += own[k] * other[k]
+                chance = 1 / (1 + np.exp(-product))
+                is_second = link & 1
+                all_chances *= 1 - chance if is_second else chance
+                slope = rate * (1 - is_second - chance)
+                for k in range(columns):
+                    change[k] += slope * other[k]
+                    other[k] += slope * own[k]
+                steps[words[near]] += 1
+                steps[link >> 1] += 1
+                link = links[link >> 1]
+            loss -= np.log(max(all_chances, _LEAST_CHANCE))
+            for k in range(columns):
+                own[k] += change[k]
+    return loss, pairs
+
+
+@njit(cache=True, nogil=True)
+def _huffman(counts: Ints) -> Ints:
+    """The links of a tree with the shortest ways to leaves of these counts, which ascend."""
+    leaves = len(counts)
+    nodes = 2 * leaves - 1
+    links, weights = np.full(nodes, -1), np.zeros(nodes, np.int64)
+    weights[:leaves] = counts
+    leaf, inner = 0, leaves  # the lightest nodes without a parent, as inner ones ascend, too
+    for node in range(leaves, nodes):
+        for branch in range(2):
+            is_leaf = leaf < leaves and (inner == node or weights[leaf] <= weights[inner])
+            least = leaf if is_leaf else inner
+            leaf, inner = leaf + is_leaf, inner + (not is_leaf)
+            links[least] = 2 * node + branch
+            weights[node] += weights[least]
+    return links

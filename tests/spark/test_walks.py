@@ -37,7 +37,7 @@ def test_walks_follow_edges_and_vectors_find_the_blocks(ps, edges):
         assert both.issuperset(pairwise(walk))
     again = random_walks(edges.repartition(2), walks=20, length=30, p=2.0, q=0.5, seed=1)
     assert [row.walk for row in again.collect()] == found
-    word2vec = Word2Vec(vectorSize=12, inputCol="walk", sample=0.0, batchSize=2000, maxIter=3)
+    word2vec = Word2Vec(vectorSize=12, inputCol="walk", batchSize=2000, maxIter=3)
     rows = sorted(word2vec.fit(walks).getVectors().collect())
     assert [row.word for row in rows] == [f"n{k:02}" for k in range(BLOCKS * NODES)]
     assert purity(np.array([row.vector.toArray() for row in rows]), NODES) > 0.95

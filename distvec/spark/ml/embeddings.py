@@ -51,30 +51,32 @@ class _VectorParams(KeywordParams, _Word2VecParams):
 
 
 class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
-    """Word vectors with the Params of MLlib's class, by negative sampling.
+    """Word vectors with the Params of MLlib's class, by hierarchical softmax or negative sampling.
 
     Parameters
     ----------
     *args
         Not allowed: Params are set by name.
     **params
-        Any Param of ``pyspark.ml.feature.Word2Vec``, by name. ``negative`` (5): words drawn at a
-        place. ``sample`` (0.001): words with a larger share of the text are left out at times.
-        ``batchSize`` (5000): words of a step, of all partitions together. ``seed`` is 0 by default.
+        Any Param of ``pyspark.ml.feature.Word2Vec``, by name. ``negative`` (0): words drawn at a
+        place; 0 means hierarchical softmax, as in MLlib. ``sample`` (0): words with a larger share
+        of the text are left out at times; 0 keeps all. ``batchSize`` (5000): words of a step, of
+        all partitions together. ``seed`` is 0 by default.
 
     Notes
     -----
-    Two tables of float32 are on the servers: vectors of words, and of words as neighbours. A task
-    for each of ``numPartitions`` pulls the rows of its next words, trains them one place after the
-    other, and pushes the changes: two requests a step and server. A step costs ``2 * u * (8 + 4 *
-    vectorSize)`` bytes a task, with ``u`` rows: both tables' rows of the words, and rows of about
-    1000 words drawn for the step. Words are drawn by the power 3/4 of their count.
+    Two tables of float32 are on the servers: vectors of words, and of the nodes of their Huffman
+    tree or of words as neighbours. A task for each of ``numPartitions`` pulls the rows of its next
+    words, trains them one place after the other, and pushes the changes: two requests a step and
+    server. A step costs ``2 * u * (8 + 4 * vectorSize)`` bytes a task, with ``u`` rows: those of
+    the words and of all nodes above them; or both tables' rows of the words, and rows of about 1000
+    words drawn for the step. Words are drawn by the power 3/4 of their count.
 
     Tasks proceed in lockstep: a repeated fit of the same partitions has the same bits, for any
     number of servers. Other numbers of partitions give other vectors of about the same quality.
     More partitions are faster. If a server is lost, the fit starts again.
 
-    MLlib's class has no negative sampling; it uses hierarchical softmax, which this one lacks.
+    Negative sampling takes less time in large vocabularies, and needs more passes over small texts.
     ``verbose`` shows a progress bar.
 
     References
@@ -97,7 +99,7 @@ class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
     negative: Param[int] = Param(
         Params._dummy(),
         "negative",
-        "number of words that are drawn at a place (>= 1)",
+        "number of words that are drawn at a place; 0: hierarchical softmax (>= 0)",
         TypeConverters.toInt,
     )
     sample: Param[float] = Param(
@@ -119,14 +121,14 @@ class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
         "batchSize",
     }
     _ranges: ClassVar[Mapping[str, Range]] = {
-        "negative": at_least(1),
+        "negative": at_least(0),
         "sample": at_least(0.0),
         "batchSize": at_least(1),
     }
 
     def __init__(self, *args: Any, **params: Any) -> None:
         super().__init__(*args, **params)
-        self._setDefault(seed=_SEED, negative=5, sample=1e-3, batchSize=5000)
+        self._setDefault(seed=_SEED, negative=0, sample=0.0, batchSize=5000)
 
     def _data_key(self) -> tuple[Any, ...]:
         names = "inputCol", "minCount", "maxSentenceLength", "numPartitions"

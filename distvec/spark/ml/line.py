@@ -11,7 +11,7 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from distvec.losses.rows import Ints
 from distvec.objectives.skip_gram import SkipGram
 from distvec.spark.ml.embeddings import Word2Vec
-from distvec.spark.ml.params import Range, between
+from distvec.spark.ml.params import Range, at_least, between
 
 
 class LINE(Word2Vec):
@@ -24,8 +24,8 @@ class LINE(Word2Vec):
     **params
         ``order`` (2): nodes are similar if they have edges between them (1), or edges to the same
         nodes (2). ``inputCol``: the column of edges, arrays of two nodes as texts. The others as of
-        ``Word2Vec``; ``windowSize``, ``sample`` and ``maxSentenceLength`` have no effect, and
-        ``minCount`` is 0 by default.
+        ``Word2Vec``; ``windowSize``, ``sample`` and ``maxSentenceLength`` have no effect,
+        ``minCount`` is 0 by default, and ``negative`` is 5 by default and not 0.
 
     See Also
     --------
@@ -58,12 +58,12 @@ class LINE(Word2Vec):
         TypeConverters.toInt,
     )
 
-    _ranges: ClassVar[Mapping[str, Range]] = {"order": between(1, 2)}
+    _ranges: ClassVar[Mapping[str, Range]] = {"order": between(1, 2), "negative": at_least(1)}
     _is_in_mllib: ClassVar[bool] = False
 
     def __init__(self, *args: Any, **params: Any) -> None:
         super().__init__(*args, **params)
-        self._setDefault(order=2, minCount=0)
+        self._setDefault(order=2, minCount=0, negative=5)
 
     def _problem(self, counts: Ints) -> SkipGram:
         is_first = self.getOrDefault("order") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -73,6 +75,79 @@ def test_steps_are_those_of_the_formulas(given, window, negative, size, is_symme
         table[batch.rows] += found.changes
 
 
+def descend_tree(batch, vectors):
+    """The formulas of hierarchical softmax."""
+    found, loss, pairs = vectors.copy(), 0.0, 0
+    for place, (start, end) in enumerate(zip(batch.starts, batch.ends, strict=True)):
+        for near in range(start, end):
+            if near == place:
+                continue
+            own, change = found[batch.words[near]], np.zeros(vectors.shape[1])
+            link = batch.links[batch.words[place]]
+            while link >= 0:
+                node, is_second = divmod(link, 2)
+                chance = sigmoid(own @ found[node])
+                loss -= np.log(1.0 - chance if is_second else chance)
+                slope = batch.rate * (1 - is_second - chance)
+                change += slope * found[node]
+                found[node] = found[node] + slope * own
+                link = batch.links[node]
+            found[batch.words[near]] = own + change
+            pairs += 1
+    return found - vectors, loss, pairs
+
+
+@settings(deadline=None)
+@given(texts(), st.integers(1, 4), st.integers(1, 30))
+def test_steps_in_a_tree_are_those_of_the_formulas(given, window, size):
+    text, counts, rng = given
+    problem = SkipGram(counts, window, 0, sample=0.2, batch_size=size, epochs=2, step_size=0.05)
+    table = 0.5 * rng.normal(size=(problem.rows, 5))
+    for batch in problem.batches(text):
+        assert (np.diff(batch.rows) > 0).all()
+        before = table[batch.rows]
+        found = problem.train(batch, before.copy())
+        changes, loss, pairs = descend_tree(batch, before)
+        np.testing.assert_allclose(found.changes, changes, rtol=1e-12, atol=1e-12)
+        assert found.loss == pytest.approx(loss, rel=1e-11)
+        assert found.pairs == pairs
+        table[batch.rows] += found.changes
+
+
+@given(texts())
+def test_ways_in_a_batch_are_those_in_the_whole_tree(given):
+    text, counts, _ = given
+    problem = SkipGram(counts, negative=0, sample=0.0, batch_size=5)
+
+    def way(links, rows, leaf):
+        found, link = [], links[leaf]
+        while link >= 0:
+            found.append((rows[link >> 1], link & 1))
+            link = links[link >> 1]
+        return found
+
+    whole = problem._links, np.arange(problem.rows)
+    for batch in problem.batches(text):
+        for leaf in batch.words:
+            assert way(batch.links, batch.rows, leaf) == way(*whole, batch.rows[leaf])
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=40))
+def test_the_ways_to_words_are_the_shortest_by_their_counts(counts):
+    links = SkipGram(np.array(counts), negative=0)._links
+    assert sorted(links.tolist()) == [-1, *range(2 * len(counts), 2 * links.size)]
+    lengths = []
+    for word in range(len(counts)):
+        lengths.append(0)
+        while (word := links[word] >> 1) >= 0:
+            lengths[-1] += 1
+    heap, least = sorted(counts), 0
+    while len(heap) > 1:
+        heapq.heappush(heap, both := heapq.heappop(heap) + heapq.heappop(heap))
+        least += both
+    assert np.dot(lengths, counts) == least
+
+
 @settings(deadline=None)
 @given(texts(), st.integers(1, 4), st.integers(1, 30), st.integers(1, 3))
 def test_batches_contain_all_places_and_windows_stay_in_sentences(given, window, size, workers):
@@ -100,10 +175,10 @@ def test_batches_contain_all_places_and_windows_stay_in_sentences(given, window,
     assert rates == sorted(rates, reverse=True)
 
 
-@given(texts(), st.integers(0, 3), st.integers(0, 5))
-def test_a_batch_depends_on_seed_rank_and_number_alone(given, rank, begin):
+@given(texts(), st.integers(0, 3), st.integers(0, 5), st.sampled_from([0, 5]))
+def test_a_batch_depends_on_seed_rank_and_number_alone(given, rank, begin, negative):
     text, counts, _ = given
-    problem = SkipGram(counts, batch_size=7, epochs=2, seed=3)
+    problem = SkipGram(counts, negative=negative, batch_size=7, epochs=2, seed=3)
     whole = list(problem.batches(text, rank))
     for one, other in zip(whole[begin:], problem.batches(text, rank, begin=begin), strict=True):
         for left, right in zip(one, other, strict=True):
@@ -145,12 +220,12 @@ def purity(vectors, words, nearest=5):
     return float((found == np.arange(len(vectors))[:, None] // words).mean())
 
 
+@pytest.mark.parametrize("negative", [0, 5])
 @pytest.mark.parametrize("workers", [1, 2, 8])
-def test_neighbours_are_of_the_same_cluster_for_any_number_of_workers(workers):
+def test_neighbours_are_of_the_same_cluster_for_any_number_of_workers(workers, negative):
     sentences = corpus(6, 20, 4000).astype(np.int32)
-    problem = SkipGram(
-        np.bincount(sentences.ravel(), minlength=120), sample=0.0, epochs=4, batch_size=4000
-    )
+    counts = np.bincount(sentences.ravel(), minlength=120)
+    problem = SkipGram(counts, negative=negative, sample=0.0, epochs=4, batch_size=4000)
     parts = [sentences[rank::workers] for rank in range(workers)]
     loops = [
         problem.batches(Text(one.ravel(), np.cumsum(np.full(len(one), 12))), rank, workers)

@@ -24,7 +24,6 @@ PARAMS = {
     "vectorSize": 12,
     "inputCol": "words",
     "outputCol": "mean",
-    "sample": 0.0,
     "batchSize": 2000,
     "numPartitions": 2,
 }
@@ -130,9 +129,10 @@ def counted(problem, access, worker, table, losses):
     return rows, {name: after[name] - before[name] for name in after}
 
 
-def test_a_step_costs_a_pull_and_a_push_of_its_rows(ps, frame):
+@pytest.mark.parametrize("negative", [0, 5])
+def test_a_step_costs_a_pull_and_a_push_of_its_rows(ps, frame, negative):
     sentences = training.Sentences(frame, 2, 1000, 2)
-    problem = SkipGram(sentences.vocabulary.counts, batch_size=1000, epochs=2)
+    problem = SkipGram(sentences.vocabulary.counts, negative=negative, batch_size=1000, epochs=2)
     table, losses = ps.zeros((problem.rows, 100), dtype=np.float32), ps.zeros((2, 2))
     task = partial(counted, problem, ps.access)
     for rows, used in run(task, sentences.rows, table, losses, progress=False):
@@ -158,7 +158,7 @@ def test_bad_sentences_raise_an_error(ps, spark, rows, params, reason):
 def test_bad_params_and_queries_raise_an_error(spark, model):
     with pytest.raises(TypeError, match="Tokenizer"):
         Word2Vec(inputCol="text").fit(spark.createDataFrame([("a b",)], ["text"]))
-    for name in ("vectorSize", "windowSize", "negative", "batchSize", "numPartitions"):
+    for name in ("vectorSize", "windowSize", "batchSize", "numPartitions"):
         with pytest.raises(ValueError, match=f"{name} given invalid value 0"):
             Word2Vec(**{name: 0})
     with pytest.raises(ValueError, match="nothing not in vocabulary"):
