@@ -241,7 +241,7 @@ def _descend(
 
     ``steps`` counts the steps of each row.
     """
-    columns, loss, pairs = vectors.shape[1], 0.0, 0
+    columns, dtype, loss, pairs = vectors.shape[1], vectors.dtype.type, 0.0, 0
     change = np.empty(columns, vectors.dtype)
     for place in range(len(words)):
         start, end = starts[place], ends[place]
@@ -258,7 +258,7 @@ def _descend(
                 product += own[k] * other[k]
             chance = 1 / (1 + np.exp(-product))
             loss -= np.log(max(chance, _LEAST_CHANCE))
-            slope = rate * (1 - chance)
+            slope = dtype(rate * (1 - chance))  # or sums would be of float64
             for k in range(columns):
                 change[k] += slope * other[k]
                 other[k] += slope * own[k]
@@ -278,7 +278,7 @@ def _descend(
                 product += own[k] * other[k]
             chance = 1 / (1 + np.exp(-product))
             loss -= count * np.log(max(1 - chance, _LEAST_CHANCE))
-            slope = rate * count * chance
+            slope = dtype(rate * count * chance)
             for k in range(columns):
                 change[k] -= slope * other[k]
                 other[k] -= slope * own[k]
@@ -300,7 +300,7 @@ def _descend_tree(
     steps: Floats,
 ) -> tuple[float, int]:
     """As ``_descend``; the vector of a neighbour changes after those of the nodes."""
-    columns, loss, pairs = vectors.shape[1], 0.0, 0
+    columns, dtype, loss, pairs = vectors.shape[1], vectors.dtype.type, 0.0, 0
     change = np.empty(columns, vectors.dtype)
     for place in range(len(words)):
         for near in range(starts[place], ends[place]):
@@ -318,7 +318,7 @@ def _descend_tree(
                 chance = 1 / (1 + np.exp(-product))
                 is_second = link & 1
                 all_chances *= 1 - chance if is_second else chance
-                slope = rate * (1 - is_second - chance)
+                slope = dtype(rate * (1 - is_second - chance))  # or sums would be of float64
                 for k in range(columns):
                     change[k] += slope * other[k]
                     other[k] += slope * own[k]
