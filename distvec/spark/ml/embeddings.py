@@ -60,7 +60,7 @@ class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
     **params
         Any Param of ``pyspark.ml.feature.Word2Vec``, by name. ``negative`` (0): words drawn at a
         place; 0 means hierarchical softmax, as in MLlib. ``sample`` (0): words with a larger share
-        of the text are left out at times; 0 keeps all. ``batchSize`` (5000): words of a step, of
+        of the text are left out at times; 0 keeps all. ``batchSize`` (10,000): words of a step, of
         all partitions together. ``seed`` is 0 by default.
 
     Notes
@@ -128,7 +128,7 @@ class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
 
     def __init__(self, *args: Any, **params: Any) -> None:
         super().__init__(*args, **params)
-        self._setDefault(seed=_SEED, negative=0, sample=0.0, batchSize=5000)
+        self._setDefault(seed=_SEED, negative=0, sample=0.0, batchSize=10_000)
 
     def _data_key(self) -> tuple[Any, ...]:
         names = "inputCol", "minCount", "maxSentenceLength", "numPartitions"
