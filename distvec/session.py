@@ -1024,8 +1024,9 @@ class Session(SessionBase):
         """
         if self._opener is None:
             raise PSError(
-                "only sessions of dv.local() and dv.connect() can be resized; save the arrays and "
-                "load them in another session: dv.save(path, w=w), dv.load(path, session)"
+                "only sessions of dv.local(), dv.connect() and PSContext.get_or_create() can be "
+                "resized; save the arrays and load them in another session: dv.save(path, w=w), "
+                "dv.load(path, session)"
             )
         if self.names.title is not None:
             raise PSError(

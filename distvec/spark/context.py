@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
@@ -24,16 +25,23 @@ from distvec import DistArray
 from distvec.array.core.handle import Handle
 from distvec.durability.policy import Durability
 from distvec.keyed.array import KeyedArray
+from distvec.session import Directory, Opener
 from distvec.spark.cluster.start import Options, start
 from distvec.spark.cluster.supervised_servers import SupervisedServers
-from distvec.spark.jobs.application import classic_context, has_stopped
+from distvec.spark.jobs.application import classic_context, has_stopped, is_local
 from distvec.spark.jobs.interpreter import send_wheel, use_this_python
 from distvec.spark.rounds.accumulate import Function, Into, accumulate
 from distvec.spark.rounds.contribute import Contributor, KeyedContributor
 from distvec.spark.rounds.round import Block, Shared, check_arrays, check_keyed, open_round
 from distvec.spark.rounds.shared import TaskArray, open_share
 from distvec.spark.task_session import TaskSession
-from ps_backend.arguments import check_seconds, extensions, whole_count
+from ps_backend.arguments import (
+    check_seconds,
+    extensions,
+    server_addresses,
+    server_count,
+    whole_count,
+)
 from ps_backend.client import Client, Tls, tls_of
 from ps_backend.errors import PSError
 from ps_backend.limits import check
@@ -169,6 +177,8 @@ class PSContext(TaskSession):
         The certificates of the servers.
     durability : Durability, optional
         Whether solvers and loops continue after the loss of a server.
+    opener : Opener, optional
+        How to open a session on other servers. Required by ``resize``.
 
     Attributes
     ----------
@@ -200,8 +210,9 @@ class PSContext(TaskSession):
         options: Options | None = None,
         tls: Tls | None = None,
         durability: Durability | None = None,
+        opener: Opener | None = None,
     ) -> None:
-        super().__init__(spark_context, client, token, servers, tls, durability)
+        super().__init__(spark_context, client, token, servers, tls, durability, opener)
         client.closed_message = STOPPED
         self.finalizers = FinalizerQueue()
         """Ends what belongs to this context and nobody holds any more."""
@@ -401,18 +412,36 @@ class PSContext(TaskSession):
         use_this_python(spark_context)
         send_wheel(spark_context)
         trusted = tls_of(tls or None)
-        client = Client.connect(
-            addresses, token=token, lease=lease, tls=trusted, restarts=level.survives
-        )
-        return cls(spark_context, client, token, tls=trusted, durability=level)
+
+        def begin(
+            addresses: str | Sequence[str], former: Client | None = None
+        ) -> tuple[Client, None]:
+            client = Client.connect(
+                server_addresses(addresses), token=token, lease=lease, tls=trusted,
+                restarts=level.survives, former=former,
+            )  # fmt: skip
+            return client, None
+
+        client, _ = begin(addresses)
+        opener = Opener(begin, has_disk=False)
+        return cls(spark_context, client, token, tls=trusted, durability=level, opener=opener)
 
     @classmethod
     def _start(cls, spark_context: SparkContext, options: Options, level: Durability) -> PSContext:
         use_this_python(spark_context)
         send_wheel(spark_context)
-        servers, client = start(spark_context, options)
+
+        def begin(servers: int, former: Client | None = None) -> tuple[Client, SupervisedServers]:
+            wanted = replace(options, servers=server_count(servers))
+            started, client = start(spark_context, wanted, former)
+            return client, started
+
+        client, servers = begin(options.servers)
+        opener = Opener(begin, has_disk=is_local(spark_context.master))
         try:
-            return cls(spark_context, client, servers.token, servers, options, servers.tls, level)
+            return cls(
+                spark_context, client, servers.token, servers, options, servers.tls, level, opener
+            )
         except BaseException:
             servers.stop()
             raise
@@ -595,6 +624,57 @@ class PSContext(TaskSession):
             return nullcontext(array)
         check_arrays(self, [array])
         return Block(open_share(self, array), "with ps.share(w) as shared: ... shared.push(...)")
+
+    def resize(self, servers: int | str | Sequence[str], *, checkpoint: Directory = None) -> None:
+        """Move all arrays to more, fewer or other servers.
+
+        As ``distvec.Session.resize``: arrays, keyed arrays, models and objectives stay valid, and
+        later results are bitwise identical to those without the call. If it raises an error, the
+        context is unchanged.
+
+        Parameters
+        ----------
+        servers : int or str or sequence of str
+            The number of servers: new ones are started, and the former ones stop. For a context
+            with ``addresses``, the addresses of all servers that are to hold the arrays.
+        checkpoint : str or path-like, optional
+            Directory or URL through which the arrays move. All servers must reach it. Default: the
+            context's ``checkpoint=``, and for a ``local`` master a temporary directory.
+
+        Raises
+        ------
+        PSError
+            In a block of ``round`` or ``share``, during ``run``, if the new servers do not all
+            run, or if another thread changed an array meanwhile.
+        ValueError
+            If the servers run on executors, or were given by ``addresses``, and there is no
+            ``checkpoint``.
+        OutOfBudget
+            If the servers have too little memory.
+        StoreFailed
+            If the files cannot be written or read.
+
+        Notes
+        -----
+        Resident tasks of objectives end, and start again with the next evaluation. On a cluster the
+        former and the new servers need slots at the same time. Call it between Spark jobs that use
+        the servers: tasks that began before, and lazy frames of models on the servers that were
+        made before, still ask the former ones.
+
+        Examples
+        --------
+        >>> from distvec.spark import PSContext
+        >>> ps = PSContext.get_or_create(spark, servers=2)
+        >>> w = ps.arange(4.0)
+        >>> ps.resize(1)
+        >>> len(ps.server_pids), float(w.sum())
+        (1, 6.0)
+        >>> ps.resize(2)
+        """
+        if self._work:
+            raise PSError(f"resize() within {self._work[-1]}: call it when that has ended")
+        self.release_slots()
+        super().resize(servers, checkpoint=checkpoint)
 
     def release_slots(self) -> None:
         """End resident tasks that wait, so that another Spark job gets their slots immediately.

@@ -6,13 +6,15 @@ import gc
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Protocol, TypeVar
 
 from pyspark import AccumulatorParam, SparkContext, TaskContext
 
 from distvec.durability.policy import Durability
-from distvec.session import Session
+from distvec.session import Opener, Session
 from distvec.spark.cluster.registry import RemoteDirectory
 from distvec.spark.cluster.supervised_servers import SupervisedServers, authority_for
 from ps_backend.client import Client, Counters, Tls
@@ -227,13 +229,36 @@ class TaskSession(Session):
         servers: SupervisedServers | None = None,
         tls: Tls | None = None,
         durability: Durability | None = None,
+        opener: Opener | None = None,
     ) -> None:
-        super().__init__(client, owner=servers, durability=durability)
+        super().__init__(client, owner=servers, durability=durability, opener=opener)
         self.spark_context = spark_context
         self.reports = self._new_reports()
         """What tasks said of their contributions to the rounds that are open."""
-        self._token, self._tls = token, tls
-        self._servers = servers
+        self._given_token, self._given_tls = token, tls
+        self._work: list[str] = []
+
+    @property
+    def _servers(self) -> SupervisedServers | None:
+        """Those that were started for this session."""
+        return self._owner if isinstance(self._owner, SupervisedServers) else None
+
+    @property
+    def _token(self) -> str:
+        return self._given_token if self._servers is None else self._servers.token
+
+    @property
+    def _tls(self) -> Tls | None:
+        return self._given_tls if self._servers is None else self._servers.tls
+
+    @contextmanager
+    def _at_work(self, name: str) -> Iterator[None]:
+        """Tasks use the servers of now in the block, which ``name`` is called by."""
+        self._work.append(name)
+        try:
+            yield
+        finally:
+            self._work.remove(name)
 
     def _new_reports(self) -> ReportCollector:
         nothing: Reports = {}

@@ -22,7 +22,7 @@ QUIET_SECONDS = 0.1
 _SWITCH_SECONDS = 0.0001
 """Meanwhile it keeps the interpreter lock for no longer from a request that wants it."""
 _WAIT_SECONDS = 0.0005
-_TURN_SECONDS = 1.0
+_TURN_SECONDS = 0.9
 """So long a kernel waits for a faster one that is being loaded, once patience has ended."""
 
 _LOG = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ps_backend.arguments import LEASE_SECONDS, Extensions, check_lease, parse_size
+from ps_backend.client.status import ServerStatus, server_status, slow_table, status_table
 from ps_backend.durability.stores import open_store, open_within
 from ps_backend.errors import PSError
 from ps_backend.processes.http_server import serve_health
@@ -27,9 +27,6 @@ from ps_backend.server.endpoints.tls_identity import FileIdentity, Identity
 from ps_backend.server.service import Incarnation, Service
 from ps_backend.server.sessions import VERSION
 from ps_backend.server.state.memory import share_one_heap
-
-if TYPE_CHECKING:
-    from ps_backend.client.status import ServerStatus
 
 _LOG = logging.getLogger(__name__)
 
@@ -380,9 +377,6 @@ def _announce(address: str, token_file: TokenFile | None, supervised: Supervisio
 
 def asked_servers(options: argparse.Namespace, *, metrics: bool) -> list[ServerStatus]:
     """The status of the servers that the options of ``add_servers`` name."""
-    # Not at the top: a server that starts has no client.
-    from ps_backend.client.status import server_status
-
     token = read_tokens(options.token_file)[0] if options.token_file is not None else None
     addresses = [address.strip() for address in options.addresses.split(",") if address.strip()]
     tls, own, key = options.tls, options.tls_cert, options.tls_key
@@ -392,8 +386,6 @@ def asked_servers(options: argparse.Namespace, *, metrics: bool) -> list[ServerS
 
 
 def _status(options: argparse.Namespace) -> int:
-    from ps_backend.client.status import slow_table, status_table
-
     servers = asked_servers(options, metrics=options.slow)
     print(slow_table(servers) if options.slow else status_table(servers))
     return 0

@@ -144,8 +144,13 @@ def _format_option(option: int | str | ResourceProfile | None) -> str:
     return str(_normalize(option)) if isinstance(option, ResourceProfile) else repr(option)
 
 
-def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServers, Client]:
-    """Running servers and a client with a session on them; or an error, and no servers."""
+def start(
+    spark_context: SparkContext, options: Options, former: Client | None = None
+) -> tuple[SupervisedServers, Client]:
+    """Running servers and a client with a session on them; or an error, and no servers.
+
+    The session is for the arrays of ``former``, if that is given.
+    """
     memory = None if options.memory is None else parse_size(options.memory)
     servers: SupervisedServers
     if is_local(spark_context.master):
@@ -173,4 +178,4 @@ def start(spark_context: SparkContext, options: Options) -> tuple[SupervisedServ
             extensions=options.extensions,
             spares=options.spares,
         )
-    return servers, servers.start(options.timeout)
+    return servers, servers.start(options.timeout, former)

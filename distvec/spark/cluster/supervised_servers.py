@@ -109,8 +109,10 @@ class SupervisedServers(ABC):
         """What is known of the server at ``address`` if it is lost."""
         return self.failure or self.directory.diagnose(address)
 
-    def start(self, timeout: float) -> Client:
+    def start(self, timeout: float, former: Client | None = None) -> Client:
         """Start all; a client with a session on them, when all have answered it.
+
+        It is for the arrays of ``former``, if that is given.
 
         ``PSError``, and no servers, if that takes more than so many seconds. One that is lost
         before the session is open is waited for until then: another takes its place. What a
@@ -122,7 +124,8 @@ class SupervisedServers(ABC):
             seen = ""
             while self._wait_until_serving(max(0.0, deadline - time.monotonic())):
                 try:
-                    return self._connect(max(_CONNECT_SECONDS, deadline - time.monotonic()))
+                    left = deadline - time.monotonic()
+                    return self._connect(max(_CONNECT_SECONDS, left), former)
                 except ServerLost as error:
                     seen = f". When they were there last: {error}"
                     if time.monotonic() > deadline:
@@ -132,7 +135,7 @@ class SupervisedServers(ABC):
             self.stop()
             raise
 
-    def _connect(self, seconds: float) -> Client:
+    def _connect(self, seconds: float, former: Client | None) -> Client:
         return Client.follow(
             self.directory,
             self.servers,
@@ -140,6 +143,7 @@ class SupervisedServers(ABC):
             timeout=min(seconds, _TRY_SECONDS),
             tls=self.tls,
             diagnose=self.diagnose,
+            former=former,
         )
 
     def stop(self) -> None:

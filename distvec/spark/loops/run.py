@@ -381,8 +381,9 @@ def _run(
             try:
                 if kept is not None:
                     running.keep(every, checkpoint_writer(kept, copies, every))
-                running.start(train, rdd)
-                results = running.wait(shown)
+                with ps._at_work("a loop"):
+                    running.start(train, rdd)
+                    results = running.wait(shown)
                 running.close()
                 ends = [DistArray(ps, node) for node in copies.snapshot(last=True)]
                 return results, running.clock, ends

@@ -68,9 +68,9 @@ class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
     Two tables of float32 are on the servers: vectors of words, and of the nodes of their Huffman
     tree or of words as neighbours. A task for each of ``numPartitions`` pulls the rows of its next
     words, trains them one place after the other, and pushes the changes: two requests a step and
-    server. A step costs ``2 * u * (8 + 4 * vectorSize)`` bytes a task, with ``u`` rows: those of
-    the words and of all nodes above them; or both tables' rows of the words, and rows of about 1000
-    words drawn for the step. Words are drawn by the power 3/4 of their count.
+    server. A step costs ``2 * u * (8 + 4 * vectorSize)`` bytes a task, with ``u`` rows: the rows
+    of the words and of all nodes above them; or both tables' rows of the words, and rows of about
+    1000 words drawn for the step. Words are drawn by the power 3/4 of their count.
 
     Tasks proceed in lockstep: a repeated fit of the same partitions has the same bits, for any
     number of servers. Other numbers of partitions give other vectors of about the same quality.

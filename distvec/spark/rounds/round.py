@@ -112,24 +112,25 @@ def open_round(
     slots, chosen = Slots.of(arrays)
     count = len(slots.arrays) + len(slots.spaces)
     sender = Sender(ps.access, str(ps.client.new_id()), count, ps.reports)
-    try:
-        contributors = tuple(
-            KeyedContributor(sender, slot, one, op)
-            if isinstance(one, KeyedArray)
-            else Contributor(sender, slot, one.type)
-            for one, slot in zip(arrays, chosen, strict=True)
-        )
-        yield contributors[0] if len(arrays) == 1 else contributors
-        sender.is_over = True
-        reports = ps.reports.value.pop(sender.name, None)
-        commit(ps, slots, op, sender.name, winning_reports(reports or []))
-    except BaseException as error:
-        sender.is_over = True
-        ps.reports.value.pop(sender.name, None)
-        abandon(ps.client, sender.name, error)
-        if isinstance(error, ServerLost):
-            raise _round_lost(error) from error
-        raise
+    with ps._at_work("a round"):
+        try:
+            contributors = tuple(
+                KeyedContributor(sender, slot, one, op)
+                if isinstance(one, KeyedArray)
+                else Contributor(sender, slot, one.type)
+                for one, slot in zip(arrays, chosen, strict=True)
+            )
+            yield contributors[0] if len(arrays) == 1 else contributors
+            sender.is_over = True
+            reports = ps.reports.value.pop(sender.name, None)
+            commit(ps, slots, op, sender.name, winning_reports(reports or []))
+        except BaseException as error:
+            sender.is_over = True
+            ps.reports.value.pop(sender.name, None)
+            abandon(ps.client, sender.name, error)
+            if isinstance(error, ServerLost):
+                raise _round_lost(error) from error
+            raise
     if reports is None:
         warnings.warn(_NO_TASK, stacklevel=4)  # the end of the user's block
 

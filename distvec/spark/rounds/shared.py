@@ -166,12 +166,13 @@ def open_share(ps: TaskSession, array: DistArray) -> Iterator[TaskArray]:
     before = array.copy()
     copies = SharedCopies(ps, [before])
     shared = TaskArray(ps.access, copies.arrays[0], copies)
-    try:
-        yield shared
-        (result,) = copies.snapshot(last=True)  # what a late task still pushes is refused
-    finally:
-        shared.end()
-        del copies  # which the traceback of an error would keep
+    with ps._at_work("a share"):
+        try:
+            yield shared
+            (result,) = copies.snapshot(last=True)  # what a late task still pushes is refused
+        finally:
+            shared.end()
+            del copies  # which the traceback of an error would keep
     with array.write_lock:
         if array.node is not before.node:
             raise RuntimeError(
