@@ -363,6 +363,18 @@ def test_kernels_wait_for_faster_ones_once_patience_has_ended() -> None:
     assert events == ["ran while another process compiles", "made", "ran"]
 
 
+def test_kernels_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_TURN_SECONDS", 0.001)
+    throttle = background.CompileThrottle(patience=0.0)
+    with throttle.making():
+        while throttle._left > 0:
+            with throttle.taken():
+                pass
+        monkeypatch.setattr(background, "_TURN_SECONDS", 300.0)
+        with throttle.taken():
+            pass
+
+
 def test_kernels_do_not_wait_before_patience_has_ended() -> None:
     throttle = background.CompileThrottle(patience=300.0)
     with throttle.making(), throttle.taken():
