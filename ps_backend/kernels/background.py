@@ -23,8 +23,8 @@ _SWITCH_SECONDS = 0.0001
 """Meanwhile it keeps the interpreter lock for no longer from a request that wants it."""
 _WAIT_SECONDS = 0.0005
 _TURN_SECONDS = 0.9
-"""So long a kernel waits for a faster one that is being loaded, once patience has ended; all of them
-wait twice as long. What takes longer is being compiled."""
+"""So long a kernel waits for a faster one that is being loaded, once patience has ended, and all
+kernels twice as long. If loading takes longer, something is being compiled."""
 
 _LOG = logging.getLogger(__name__)
 
