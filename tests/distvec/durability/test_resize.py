@@ -384,7 +384,7 @@ def test_sessions_that_cannot_be_resized_say_what_to_do_instead(tmp_path):
         with pytest.raises(NotImplementedError, match="sketch="):
             ps.resize(2)
         assert len(space) == 0 and ps.client.servers == 1
-        with pytest.raises(PSError, match=r"only sessions of dv.local\(\) and dv.connect\(\)"):
+        with pytest.raises(PSError, match=r"only sessions of dv.local\(\), dv.connect\(\)"):
             dv.Session(ps.client).resize(2)
         for wrong in (0, "two", 10_000 * usable_cores()):
             with pytest.raises((ValueError, TypeError)):
