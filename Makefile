@@ -14,7 +14,7 @@ PROTOC   := $(VENV)/protoc-1.72.2
 TORCH    := $(VENV)/.installed-torch
 # And this one once what builds the site is.
 SITE     := $(VENV)/.installed-docs
-# And this one once what builds and checks releases is.
+# And this one once the programs that build and check releases are.
 RELEASE  := $(VENV)/.installed-release
 # What the array API's conformance suite imports besides.
 SUITE    := $(VENV)/array-api-suite

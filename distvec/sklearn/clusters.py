@@ -20,7 +20,7 @@ from distvec.sklearn.base import Array, warn_of_limit, without_empty_columns
 _AT_ONCE = 1 << 16
 """So many distances are computed at a time: they stay in the cache."""
 _FEWEST_ROWS = 256
-"""And those of at least so many rows."""
+"""At least so many rows at a time."""
 
 _ROUNDING = 16.0
 """Distances are differences of squares, and have so many times the rounding of these."""
@@ -163,10 +163,10 @@ def _nearest(X: Any, norms: Floats, centers: Floats) -> tuple[Array, Floats]:
     labels, distances = np.zeros(X.shape[0], np.intp), np.full(X.shape[0], np.inf)
     centers = centers.astype(X.dtype, copy=False)
     step = max(_FEWEST_ROWS, _AT_ONCE // len(centers))
+    find_least = _find_least if hasattr(_find_least, "py_func") else _find_least_by_numpy
     for start in range(0, X.shape[0], step):
         part = slice(start, start + step)
         products = np.ascontiguousarray(centers @ X[part].T)
-        find_least = _find_least if hasattr(_find_least, "py_func") else _find_least_by_numpy
         find_least(squares, products, labels[part], distances[part])
     distances *= 2.0
     distances += norms

@@ -1,4 +1,4 @@
-"""The notebooks of ``examples/`` print what they show."""
+"""The cells of the notebooks in ``examples/`` print the outputs that are stored with them."""
 
 from __future__ import annotations
 

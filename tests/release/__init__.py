@@ -1,1 +1,1 @@
-"""What is released: the sdist and the wheel, and the files of services that build and test them."""
+"""Tests of releases: the sdist, the wheel, and the workflows that build and test them."""

@@ -1,4 +1,4 @@
-"""Test what is released, from an environment without the repository.
+"""Test the wheel, from an environment without the repository.
 
 ``python -m tests.release dist`` installs the wheel of the folder ``dist`` into an empty environment
 with the versions of ``constraints.txt``, and runs tests of the sdist. With ``--oldest`` packages
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def make_environment(folder: Path, wheel: Path, tree: Path, *, oldest: bool) -> Path:
-    """An environment with the wheel alone, and what its tests need; the path of its Python."""
+    """An environment with the wheel and the packages of its tests; the path of its Python."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     limits = ["--constraint", str(tree / "constraints.txt")]
@@ -85,7 +85,7 @@ def oldest_versions(project: dict[str, Any]) -> list[str]:
 
 
 def run(python: Path, *arguments: str, cwd: Any = None, shows: bool = False) -> str:
-    """Run it, and return what it prints unless it is shown."""
+    """Run it, and return its output unless that is shown."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     done = subprocess.run(
         [python, *arguments],

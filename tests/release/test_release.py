@@ -1,4 +1,4 @@
-"""The version, what an archive of the packages needs, and files that services read."""
+"""The version, the packages in an archive, and files that services read."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_packages_work_in_an_archive_as_executors_get_it(tmp_path: Path) -> None
 
 
 def workflows() -> list[Path]:
-    """The files that tell GitHub what to run."""
+    """The workflows for GitHub."""
     return sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 
 
@@ -82,7 +82,7 @@ def test_files_for_github_have_its_schema(schema: str, paths: list[Path]) -> Non
 
 
 @pytest.mark.parametrize("path", workflows(), ids=lambda path: path.name)
-def test_workflows_may_do_little_and_run_what_was_read(path: Path) -> None:
+def test_workflows_have_few_rights_and_pinned_actions(path: Path) -> None:
     text = path.read_text()
     for line in re.findall(r"uses: (.*)", text):
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}  # v[\d.]+", line), line

@@ -38,7 +38,7 @@ def train(worker, array, keyed):
 
 
 def results(ps, frame, between):
-    """What tasks and the driver compute; ``between`` is called with its place among them."""
+    """Results of tasks and the driver; ``between`` is called with its place among them."""
     rdd = ps.spark_context.parallelize(range(4), 2)
     weights, gradient, keyed = ps.linspace(0, 1, 50), ps.zeros(50), ps.keys().table(2)
     found = []

@@ -76,7 +76,7 @@ class Word2Vec(SharingEstimator, _VectorParams, Estimator[Any]):
     number of servers. Other numbers of partitions give other vectors of about the same quality.
     More partitions are faster. If a server is lost, the fit starts again.
 
-    Negative sampling takes less time in large vocabularies, and needs more passes over small texts.
+    Negative sampling takes less time for a pass, and needs more passes over small texts.
     ``verbose`` shows a progress bar.
 
     References
