@@ -70,7 +70,10 @@ def test_a_convex_problem_converges_under_any_bound(ps, rdd, system, staleness):
     def loss(x):
         return float(np.sum((a @ x - b) ** 2))
 
-    assert loss(w.numpy()) < 1.05 * loss(best) < 0.01 * loss(np.zeros(SIZE))
+    # Without a bound one worker may end before the other begins, and the last one drifts towards
+    # its own rows: 1.17 of the best loss in the worst order. One worker alone ends above 4.
+    factor = 1.25 if staleness is None else 1.05
+    assert loss(w.numpy()) < factor * loss(best) < 0.01 * loss(np.zeros(SIZE))
 
 
 def in_lockstep(system, clocks, start, workers=2, batches=3):
