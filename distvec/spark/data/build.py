@@ -11,8 +11,9 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,8 @@ from distvec.spark.data.rows import (
     sizes_differ,
     values_of,
 )
+
+T = TypeVar("T")
 
 DESCRIPTOR_SCHEMA = "descriptor string"
 """Of a row that ``encode`` made."""
@@ -82,6 +85,10 @@ class Descriptor(NamedTuple):
         return cls(*json.loads(text))
 
 
+Prepare: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Makes the columns of a data set of all rows of a partition, and reads them to the end."""
+
+
 @dataclass(frozen=True)
 class BuildRequest:
     """What a building task must know."""
@@ -101,6 +108,8 @@ class BuildRequest:
     """Whether features may be NaN."""
     as_table: bool = False
     """Whether the matrix is a table with all features."""
+    prepare: Prepare | None = None
+    """Whether rows come in other columns, of which it makes those of a data set."""
 
 
 def _offsets(column: pa.Array) -> Floats:
@@ -315,18 +324,15 @@ def build(request: BuildRequest, batches: Iterator[pa.RecordBatch]) -> Iterator[
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("build runs inside a Spark task; use Objective on the driver")
-    collector: Collector | None = None
-    for batch in batches:
-        for partition, rows in _by_partition(batch):
-            if collector is None or collector.partition != partition:
-                if collector is not None:
-                    yield _finish(collector, request, context).encode()
-                known = request.rule, request.order, request.names
-                collector = Collector(
-                    partition, *known, with_missing=request.with_missing, as_table=request.as_table
-                )
-            collector.add(rows)
-    if collector is not None:
+    known = request.rule, request.order, request.names
+    parts = chain.from_iterable(map(_by_partition, batches))
+    for partition, pairs in groupby(parts, key=itemgetter(0)):
+        collector = Collector(
+            partition, *known, with_missing=request.with_missing, as_table=request.as_table
+        )
+        rows = map(_second, pairs)
+        for batch in rows if request.prepare is None else request.prepare(rows):
+            collector.add(batch)
         yield _finish(collector, request, context).encode()
 
 
@@ -383,5 +389,5 @@ def _label_moments(rows: Rows) -> dict[str, float]:
     }
 
 
-def _second(pair: tuple[float, int]) -> int:
+def _second(pair: tuple[Any, T]) -> T:
     return pair[1]

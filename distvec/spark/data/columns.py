@@ -20,14 +20,14 @@ from pyspark.sql.types import (
 )
 
 from distvec.losses.loss import Loss, PhasedLoss
+from distvec.spark.jobs.application import most_slots
 from distvec.spark.task_session import TaskSession
 
 _MOST_NAMED = 20
 """Columns in a message."""
 
-ENTRIES = "struct<size:int,indices:array<int>,values:array<double>>"
-"""The type of rows whose zeros and repetitions count, such as those of ratings."""
-
+_ENTRIES = "struct<size:int,indices:array<int>,values:array<double>>"
+"""The type of rows whose zeros and repetitions count, as ``entry_rows`` makes them."""
 
 _JOIN_HINT = "; pyspark.ml.feature.VectorAssembler joins vectors and numbers"
 
@@ -76,9 +76,9 @@ def select_columns(
         chosen.append((_group if name == "group" else number_column)(data, column, name))
     rows = data.select(*chosen)
     if order == "group":
-        return rows.repartition(partitions or _partitions(data), "group")
+        return in_few_partitions(rows).repartition(partitions or _partitions(data), "group")
     if order == "time":
-        return rows.repartitionByRange(partitions or _partitions(data), "label")
+        return in_few_partitions(rows).repartitionByRange(partitions or _partitions(data), "label")
     return rows
 
 
@@ -98,6 +98,16 @@ def join_partitions(rows: DataFrame, tasks: int | None) -> DataFrame:
             F.spark_partition_id().alias("partition"), "*"
         )
     return numbered if tasks is None else numbered.coalesce(tasks)
+
+
+def in_few_partitions(rows: DataFrame) -> DataFrame:
+    """The rows in as many partitions as Spark runs tasks at a time, or fewer, without a shuffle.
+
+    A frame that was shuffled and cached has 200: a job over them takes seconds, however few the
+    rows are.
+    """
+    tasks = most_slots(rows.sparkSession.sparkContext)
+    return rows if tasks is None else rows.coalesce(tasks)
 
 
 def _partitions(data: DataFrame) -> int:
@@ -151,7 +161,7 @@ def feature_column(data: DataFrame, names: str | Sequence[str]) -> Column:
         return _unwrapped(column).alias("features")
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
         return column.cast("array<double>").alias("features")
-    if kind.simpleString() == ENTRIES:
+    if kind.simpleString() == _ENTRIES:
         return column.alias("features")
     if not isinstance(names, str) and isinstance(kind, NumericType | BooleanType):
         return F.array(column.cast("double")).alias("features")

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from distvec.losses.labels import LabelRule
 from distvec.spark.data.blocks import BlockMissing, remove
-from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, build
+from distvec.spark.data.build import DESCRIPTOR_SCHEMA, BuildRequest, Descriptor, Prepare, build
 from distvec.spark.data.columns import Columns, join_partitions, select_columns
 from distvec.spark.data.rows import sizes_differ
 from distvec.spark.jobs.application import (
@@ -207,7 +207,9 @@ class Dataset(PartitionedRows):
         order: str = "",
         *,
         compact: bool = False,
+        prepare: Prepare | None = None,
     ) -> None:
+        """``prepare`` makes the columns of all rows of a partition, in the task that reads them."""
         self.spark: SparkSession = data.sparkSession
         self._is_local = is_local(self.spark.sparkContext.master)
         self._name = f"distvec-{uuid.uuid4().hex}"
@@ -221,8 +223,8 @@ class Dataset(PartitionedRows):
         self._paths: list[str] = []
         self._settled: tuple[object, str] | None = None
         features = columns.feature_names, columns.with_missing, columns.as_table
-        request = BuildRequest(self._name, rule, dtype, order, compact, *features)
-        rows = select_columns(data, columns, order)
+        request = BuildRequest(self._name, rule, dtype, order, compact, *features, prepare)
+        rows = select_columns(data, columns, order) if prepare is None else data
         joined = join_partitions(rows, most_slots(self.spark.sparkContext))
         self._source = joined.mapInArrow(functools.partial(build, request), DESCRIPTOR_SCHEMA)
         try:

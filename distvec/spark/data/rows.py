@@ -97,6 +97,23 @@ def values_of(column: pa.Array) -> npt.NDArray[Any]:
     return np.from_dlpack(plain)
 
 
+def entry_rows(
+    labels: Ints, starts: Ints, size: int, indices: Ints, values: Floats
+) -> pa.RecordBatch:
+    """A batch of rows whose zeros and repetitions count, such as those of ratings.
+
+    Row ``k`` has the entries from ``starts[k]`` to ``starts[k + 1]``, of ``size`` features.
+    """
+    ends = pa.array(starts.astype(np.int32))
+    each = pa.array(np.full(labels.size, size, np.int32))
+    lists = (
+        pa.ListArray.from_arrays(ends, pa.array(one)) for one in (indices.astype(np.int32), values)
+    )
+    features = pa.StructArray.from_arrays([each, *lists], ["size", "indices", "values"])
+    numbers = pa.array(labels.astype(np.float64))
+    return pa.RecordBatch.from_arrays([numbers, features], ["label", "features"])
+
+
 def read_features(
     column: pa.Array, names: Sequence[str] = (), *, with_missing: bool = False
 ) -> SparseRows | DenseRows:

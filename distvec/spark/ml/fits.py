@@ -31,6 +31,7 @@ from distvec.spark.ml.params import (
     ProgressParams,
     SettableParams,
     StartParams,
+    tolerances,
 )
 from distvec.spark.objectives.block_rounds import restart_if_lost
 from distvec.spark.objectives.objective import Objective
@@ -150,15 +151,11 @@ class ServerEstimator(RowsEstimator, FitParams):
         self, objective: Objective, start: Weights | None = None, **options: Any
     ) -> Result:
         """Minimize; ``options`` as ``Objective.minimize`` takes them."""
-        tolerance = self.getOrDefault("tol") * 1e-2
-        limits = {
-            "max_iterations": self.getOrDefault("maxIter"),
-            "gradient_tolerance": max(tolerance, 1e-12),
-            "value_tolerance": tolerance,
-        }
         start = self._start(objective) if start is None else start
         given: dict[str, Any] = {
-            **limits, **options, **(self._given("optimizerOptions") or {}),
+            "max_iterations": self.getOrDefault("maxIter"),
+            **tolerances(self.getOrDefault("tol")),
+            **options, **(self._given("optimizerOptions") or {}),
             "method": self._given("optimizer") or options.get("method"),
             "progress": self.getOrDefault("verbose"),
         }  # fmt: skip

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from distvec.losses.rows import Floats, Ints, Matrix
 from distvec.spark.data.blocks import Block, load
 from distvec.spark.data.build import Descriptor
+from distvec.spark.ml.params import tolerances
 from distvec.spark.objectives.objective import Objective
 from distvec.spark.rounds.contribute import Contributor
 from optim import LBFGS, OWLQN
@@ -342,11 +343,7 @@ class LeastSquares:
             product = matrix @ u
             return 0.5 * square - vector @ u + 0.5 * (u @ product), product - vector
 
-        limits: Any = {
-            "max_iterations": self.max_iterations,
-            "gradient_tolerance": max(self.tolerance * 1e-2, 1e-12),
-            "value_tolerance": self.tolerance * 1e-2,
-        }
+        limits: Any = {"max_iterations": self.max_iterations, **tolerances(self.tolerance)}
         solver = OWLQN(l1=l1, **limits) if l1.any() else LBFGS(**limits)
         result = solver.minimize(function, np.zeros(vector.size))
         return np.asarray(result.x), [float(record.value) for record in result.history]

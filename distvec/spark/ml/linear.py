@@ -31,7 +31,7 @@ from distvec.spark.ml.least_squares import (
     label_moments,
 )
 from distvec.spark.ml.models import MARGIN, ServerModel, kept
-from distvec.spark.ml.params import HasFeatures, Range, at_least, between, one_of
+from distvec.spark.ml.params import HasFeatures, Range, at_least, between, one_of, tolerances
 from distvec.spark.ml.summary import PredictionSummary, Training, TrainingSummary
 from distvec.spark.objectives.model import Model, in_mllib
 from distvec.spark.objectives.objective import Objective
@@ -171,7 +171,7 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
             penalty = ElasticNet(l1=share * strength, l2=(1.0 - share) * strength / unit)
         result = self._minimize(
             objective.with_penalty(penalty, standardization=self._is_standardized),
-            gradient_tolerance=max(self.getTol() * 1e-2, 1e-12) * unit,
+            gradient_tolerance=tolerances(self.getTol())["gradient_tolerance"] * unit,
         )
         fitted = kept(result.x, Squared(), self._features, intercept=objective.intercept)
         return fitted, [record.value / unit**2 for record in result.history]
@@ -181,7 +181,7 @@ class LinearRegression(ServerEstimator, _LinearParams, Regressor[Any]):
         penalty = {"w": SquaredL2Norm(strength)} if strength else None
         result = self._minimize(
             objective.with_penalty(penalty, standardization=self._is_standardized),
-            value_tolerance=self.getTol() * 1e-4,
+            value_tolerance=min(self.getTol() * 1e-4, tolerances(self.getTol())["value_tolerance"]),
         )
         fitted = kept(result.x["w"], Squared(), self._features, intercept=objective.intercept)
         scale = math.exp(float(result.x["log_scale"][0]))

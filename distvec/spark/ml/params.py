@@ -15,6 +15,18 @@ from distvec.objectives import model as models
 from optim.scipy_interface import METHODS, solver_class
 
 
+def tolerances(tol: float) -> dict[str, float]:
+    """Limits of a solver for the Param ``tol``.
+
+    Gains fall with the square of the distance from the minimum, gradients with the distance. At
+    small tolerances a gain in proportion to ``tol`` would end fits of ill-conditioned rows early.
+    """
+    return {
+        "gradient_tolerance": max(1e-2 * tol, 1e-12),
+        "value_tolerance": min(1e-2 * tol, (1e2 * tol) ** 2),
+    }
+
+
 class Range(NamedTuple):
     """The values that a Param may have."""
 

@@ -33,8 +33,9 @@ from distvec.losses.graph_steps import (
 from distvec.losses.labels import Numbers
 from distvec.losses.rows import Ints
 from distvec.spark.context import PSContext
-from distvec.spark.data.columns import ENTRIES, Columns
+from distvec.spark.data.columns import Columns, in_few_partitions
 from distvec.spark.data.dataset import Dataset
+from distvec.spark.data.rows import entry_rows
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.objectives.block_rounds import run_in_round
 from distvec.spark.objectives.evaluation_task import LoadedPartitions, LossSpec
@@ -59,6 +60,7 @@ class EdgeBlocks:
 
     def __init__(self, edges: DataFrame, partitions: int) -> None:
         use_driver_python(edges)
+        edges = in_few_partitions(edges)
         self.ids = _ids(edges)
         """Those of the vertices, ascending; the number of a vertex is its place."""
         self._edges = edges
@@ -78,7 +80,8 @@ class EdgeBlocks:
     def mutual(self) -> Dataset | None:
         """A row for each vertex with other vertices beside it; None if there is none."""
         apart = self._edges.where(F.col("source") != F.col("target"))
-        both = apart.select("source", "target").union(apart.select("target", "source"))
+        swapped = F.struct(F.col("target").alias("source"), F.col("source").alias("target"))
+        both = apart.select(F.inline(F.array(F.struct("source", "target"), swapped)))
         return None if apart.isEmpty() else self._by_vertex(both, "target", "source")
 
     @cached_property
@@ -100,15 +103,15 @@ class EdgeBlocks:
     def _by_vertex(self, edges: DataFrame, own: str, other: str) -> Dataset:
         weight = F.col("weight") if "weight" in edges.columns else F.lit(1.0)
         chosen = edges.select(own, other, weight.alias("weight"))
-        rows = chosen.repartition(self._partitions, own).mapInArrow(
-            partial(_rows_of, self._known), f"label double, features {ENTRIES}"
+        rows = chosen.repartition(self._partitions, own)
+        return Dataset(
+            rows, Columns(), Numbers(), prepare=partial(_rows_of, self._known, own, other)
         )
-        return Dataset(rows, Columns(), Numbers())
 
 
 def _ids(edges: DataFrame) -> pa.Array:
     """The distinct ids, ascending."""
-    ends = edges.select("source").union(edges.select("target"))
+    ends = edges.select(F.explode(F.array("source", "target")))
     ids = ends.distinct().toArrow().column(0).combine_chunks()
     if ids.null_count:
         raise ValueError("an edge has a null id; drop such rows: edges.dropna()")
@@ -130,23 +133,17 @@ def _check_weights(edges: DataFrame) -> None:
         )
 
 
-def _rows_of(known: Broadcast[pa.Array], batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-    """For ``mapInArrow``: the edges of each vertex together, as ``sort_edges`` orders them."""
+def _rows_of(
+    known: Broadcast[pa.Array], own: str, other: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The edges of each vertex together, as ``sort_edges`` orders them."""
     table = pa.Table.from_batches([*batches])
-    if not table.num_rows:
-        return
-    own, other = (
-        pc.index_in(table.column(k), value_set=known.value).to_numpy().astype(np.int64)
-        for k in (0, 1)
+    rows, columns = (
+        pc.index_in(table.column(name), value_set=known.value).to_numpy().astype(np.int64)
+        for name in (own, other)
     )
-    edges = sort_edges(own, other, table.column(2).to_numpy())
-    ends = pa.array(edges.starts.astype(np.int32))
-    each = pa.array(np.full(edges.rows.size, len(known.value), np.int32))
-    indices = pa.ListArray.from_arrays(ends, pa.array(edges.columns.astype(np.int32)))
-    values = pa.ListArray.from_arrays(ends, pa.array(edges.weights))
-    features = pa.StructArray.from_arrays([each, indices, values], ["size", "indices", "values"])
-    labels = pa.array(edges.rows.astype(np.float64))
-    yield pa.RecordBatch.from_arrays([labels, features], ["label", "features"])
+    edges = sort_edges(rows, columns, table.column("weight").to_numpy())
+    yield entry_rows(edges.rows, edges.starts, len(known.value), edges.columns, edges.weights)
 
 
 class GraphJobs:

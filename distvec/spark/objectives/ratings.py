@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -25,8 +26,9 @@ from distvec.losses.labels import Numbers
 from distvec.losses.ratings import Factorization, solve_rows
 from distvec.losses.rows import Floats, Ints
 from distvec.spark.context import PSContext
-from distvec.spark.data.columns import ENTRIES, Columns
+from distvec.spark.data.columns import Columns, in_few_partitions
 from distvec.spark.data.dataset import Dataset
+from distvec.spark.data.rows import entry_rows
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.objectives.block_rounds import restart_if_lost, run_in_round
 from distvec.spark.objectives.evaluation_task import LoadedPartitions
@@ -50,15 +52,16 @@ class Side(NamedTuple):
 class Ratings:
     """Ratings in blocks on the executors, by user and by item.
 
-    ``data`` has the columns ``user``, ``item`` and ``rating``. Reading takes four Spark jobs with
-    a shuffle each. ``ValueError`` for ids that are no integers of 32 bits, and for ratings that are
-    not finite.
+    ``data`` has the columns ``user``, ``item`` and ``rating``. Reading takes four Spark jobs, three
+    of them with a shuffle. ``ValueError`` for ids that are no integers of 32 bits, and for ratings
+    that are not finite.
     """
 
     def __init__(self, data: DataFrame, partitions: tuple[int, int]) -> None:
         use_driver_python(data)
+        data = in_few_partitions(data)
         numbers = data.select(*(F.col(name).cast("double") for name in ("user", "item", "rating")))
-        users, items = (_ids(numbers, name) for name in ("user", "item"))
+        users, items = _ids(numbers)
         _check_ratings(numbers)
         self.users = _side(numbers, ("user", "item"), (users, items), partitions[0])
         try:
@@ -73,9 +76,20 @@ class Ratings:
         self.items.rows.close()
 
 
-def _ids(numbers: DataFrame, name: str) -> Ids:
-    """The distinct ids of a column. ``ValueError`` if one is no integer of 32 bits."""
-    found = numbers.select(name).distinct().toArrow().column(name)
+def _ids(numbers: DataFrame) -> tuple[Ids, Ids]:
+    """The distinct ids of users and of items. ``ValueError`` if one is no integer of 32 bits."""
+    sides = [
+        F.struct(F.lit(k).alias("side"), F.col(name).alias("id"))
+        for k, name in enumerate(("user", "item"))
+    ]
+    found = numbers.select(F.inline(F.array(*sides))).distinct().toArrow()
+    side = found.column("side").to_numpy()
+    users, items = (found.column("id").filter(pa.array(side == k)) for k in (0, 1))
+    return _checked(users, "user"), _checked(items, "item")
+
+
+def _checked(found: pa.ChunkedArray, name: str) -> Ids:
+    """Distinct ids of one side, ascending."""
     if found.null_count:
         raise ValueError(f"the column of {name}s has nulls; drop such rows: data.dropna()")
     ids = np.sort(found.to_numpy())
@@ -112,29 +126,23 @@ def _side(
     columns = [F.col(name) for name in (*names, "rating")]
     # More partitions than ids would be empty, and each a task of each job.
     ordered = numbers.select(*columns).repartition(min(partitions, len(ids[0])), names[0])
-    rows = ordered.mapInArrow(partial(_rows_of, known), f"label double, features {ENTRIES}")
-    return Side(ids[0], Dataset(rows, Columns(), Numbers()))
+    prepare = partial(_rows_of, known, names)
+    return Side(ids[0], Dataset(ordered, Columns(), Numbers(), prepare=prepare))
 
 
 def _rows_of(
-    known: Broadcast[tuple[Ids, Ids]], batches: Iterator[pa.RecordBatch]
+    known: Broadcast[tuple[Ids, Ids]], names: tuple[str, str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow``: the entries of each id together, in the order of columns and ratings."""
-    parts = [[one.to_numpy() for one in batch.columns] for batch in batches if batch.num_rows]
-    if not parts:
-        return
-    own, other, ratings = (np.concatenate(column) for column in zip(*parts, strict=True))
-    rows, columns = (np.searchsorted(*pair) for pair in zip(known.value, (own, other), strict=True))
-    order = np.lexsort((ratings, columns, rows))
-    labels, starts = np.unique(rows[order], return_index=True)
-    ends = pa.array(np.append(starts, order.size).astype(np.int32))
-    each = pa.array(np.full(labels.size, len(known.value[1]), np.int32))
-    indices = pa.ListArray.from_arrays(ends, pa.array(columns[order].astype(np.int32)))
-    values = pa.ListArray.from_arrays(ends, pa.array(ratings[order]))
-    features = pa.StructArray.from_arrays([each, indices, values], ["size", "indices", "values"])
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(labels.astype(np.float64)), features], ["label", "features"]
+    """The ratings by each id together, in the order of columns and ratings."""
+    table = pa.Table.from_batches([*batches])
+    rows, columns = (
+        pc.index_in(table.column(name).cast(pa.int32()), value_set=pa.array(ids)).to_numpy()
+        for name, ids in zip(names, known.value, strict=True)
     )
+    ratings, count = table.column("rating").to_numpy(), len(known.value[1])
+    order = np.lexsort((ratings, rows.astype(np.int64) * count + columns))
+    labels, starts = np.unique(rows[order], return_index=True)
+    yield entry_rows(labels, np.append(starts, order.size), count, columns[order], ratings[order])
 
 
 class Factors(NamedTuple):
