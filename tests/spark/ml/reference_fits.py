@@ -173,7 +173,7 @@ def objective(
         w = w / unit
     penalty = share * np.abs(scale * w).sum() + (1.0 - share) * 0.5 * ((scale * w) ** 2).sum()
     if params.get("loss") == "huber":
-        penalty = 0.5 * ((scale * w) ** 2).sum()
+        losses, penalty = 0.5 * losses, 0.5 * ((scale * w) ** 2).sum()
     return float(losses.mean() + strength * penalty)
 
 

@@ -24,6 +24,8 @@ CHEAP = {
 COEFFICIENTS = 1e-4
 """The largest difference that is allowed, and of values of the objective the next one."""
 VALUES = 1e-8
+ABOVE = 1e-10
+"""So much above our value MLlib's fit is not the minimum: its solver stopped early."""
 
 
 def task_of(name):
@@ -71,7 +73,7 @@ def test_fits_are_those_of_mllib(ps, read, name, fit):
     found = compare(read(name, labels_of(task_of(name), fit)), kind, params)
     LOG.info("%s, %s: %s, excess %.1e", name, fit, found, found.excess)
     assert found.excess <= VALUES
-    if fit != "svc":  # MLlib's solver stops at a kink, above our value
+    if found.excess > -ABOVE:
         assert found.most <= COEFFICIENTS
 
 
