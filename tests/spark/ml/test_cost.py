@@ -8,8 +8,10 @@ from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql.types import DoubleType, StructField, StructType
 
 from distvec.losses import Logistic
+from distvec.spark.graphs import Graph
 from distvec.spark.ml.classification import LinearSVC, LogisticRegression
 from distvec.spark.ml.losses import LossEstimator
+from distvec.spark.ml.recommendation import ALS
 from distvec.spark.ml.regression import (
     AFTSurvivalRegression,
     GeneralizedLinearRegression,
@@ -98,3 +100,24 @@ def test_requests_of_a_fit_grow_with_its_iterations_only(ps, counted, monkeypatc
     assert (few, many) == (4, 8)
     assert high - low <= 7 * (many - few), found
     assert low <= 30 + 7 * few, found
+
+
+def tasks(spark):
+    """How many tasks were begun so far, and one."""
+    return spark.sparkContext._jsc.sc().taskScheduler().newTaskId()
+
+
+@pytest.mark.parametrize("kind", ["graph", "ratings"])
+def test_frames_of_many_small_partitions_take_few_tasks(ps, spark, kind):
+    many = 200
+    ids = spark.range(400).repartition(many)
+    frame = ids.selectExpr("id % 20 as user", "id % 7 as item", "1.0 as rating").cache()
+    frame.count()
+    before = tasks(spark)
+    if kind == "graph":
+        with Graph(frame, "user", "item") as graph:
+            graph.pagerank()
+    else:
+        ALS(maxIter=1, rank=2).fit(frame)
+    assert tasks(spark) - before < many
+    frame.unpersist()
