@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from distvec.losses.rows import Ints
 from distvec.objectives.random_walks import Neighbours
-from distvec.spark.data.columns import find_column, number_column
+from distvec.spark.data.columns import find_column, in_few_partitions, number_column
 from distvec.spark.jobs.application import is_connect
 from distvec.spark.objectives.recommendations import by_blocks
 
@@ -120,7 +120,7 @@ def _read(edges: DataFrame, ends: tuple[str, str], weight: str | None, *, direct
     ]
     if weight is not None:
         columns.append(number_column(edges, weight, "weight"))
-    found = edges.select(*columns).toArrow().combine_chunks()
+    found = in_few_partitions(edges.select(*columns)).toArrow().combine_chunks()
     if not found.num_rows:
         raise ValueError("there are no edges; random walks need at least one")
     for name in found.column_names:

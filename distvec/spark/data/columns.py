@@ -78,7 +78,7 @@ def select_columns(
     if order == "group":
         return in_few_partitions(rows).repartition(partitions or _partitions(data), "group")
     if order == "time":
-        return in_few_partitions(rows).repartitionByRange(partitions or _partitions(data), "label")
+        return rows.repartitionByRange(partitions or _partitions(data), "label")
     return rows
 
 
@@ -107,7 +107,10 @@ def in_few_partitions(rows: DataFrame) -> DataFrame:
     rows are.
     """
     tasks = most_slots(rows.sparkSession.sparkContext)
-    return rows if tasks is None else rows.coalesce(tasks)
+    if tasks is None:
+        return rows
+    # Spark leaves out a coalesce right below a shuffle; a condition on the partition it keeps.
+    return rows.coalesce(tasks).where(F.spark_partition_id() >= 0)
 
 
 def _partitions(data: DataFrame) -> int:

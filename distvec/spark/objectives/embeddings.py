@@ -25,6 +25,7 @@ from distvec import DistArray
 from distvec.losses.rows import Ints
 from distvec.objectives.skip_gram import SkipGram, Text
 from distvec.spark.context import PSContext
+from distvec.spark.data.columns import in_few_partitions
 from distvec.spark.jobs.interpreter import use_driver_python
 from distvec.spark.loops.run import run
 from distvec.spark.loops.worker import LoopArray, Worker
@@ -48,9 +49,10 @@ class Sentences:
 
     def __init__(self, data: DataFrame, least: int, longest: int, partitions: int) -> None:
         use_driver_python(data)
-        if data.where(F.col("words").isNull()).limit(1).count():
+        few = in_few_partitions(data)
+        if few.where(F.col("words").isNull()).limit(1).count():
             raise ValueError("the column of sentences has nulls; drop such rows: data.dropna()")
-        self.vocabulary = _vocabulary(data, least)
+        self.vocabulary = _vocabulary(few, least)
         known = data.sparkSession.sparkContext.broadcast(self.vocabulary.words)
         if partitions != data.rdd.getNumPartitions():
             data = data.repartition(partitions)
