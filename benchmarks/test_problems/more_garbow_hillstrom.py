@@ -37,6 +37,7 @@ def more_garbow_hillstrom() -> tuple[Problem, ...]:
             least_squares(_jennrich_sampson),
             (0.3, 0.4),
             124.36218235561485,
+            (259.58019013425326,),  # where the second coordinate is far below 0
         ),
         Problem(
             "Gulf research and development",
