@@ -76,7 +76,8 @@ def select_columns(
         chosen.append((_group if name == "group" else number_column)(data, column, name))
     rows = data.select(*chosen)
     if order == "group":
-        return in_few_partitions(rows).repartition(partitions or _partitions(data), "group")
+        few = in_few_partitions(rows) if partitions is None else rows
+        return few.repartition(partitions or _partitions(data), "group")
     if order == "time":
         return rows.repartitionByRange(partitions or _partitions(data), "label")
     return rows
