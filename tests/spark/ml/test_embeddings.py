@@ -184,9 +184,9 @@ def test_one_word_and_no_iteration(ps, spark):
 
 @pytest.mark.long
 def test_vectors_are_the_same_on_any_servers(spark, frame, model):
+    PSContext._active.stop()
     for servers in (1, 3):
-        PSContext._active.stop()
-        PSContext.get_or_create(spark, servers=servers)
-        again = Word2Vec(**PARAMS, maxIter=3).fit(frame)
-        assert (vectors_of(again)[1] == vectors_of(model)[1]).all()
+        with PSContext.get_or_create(spark, servers=servers):
+            again = Word2Vec(**PARAMS, maxIter=3).fit(frame)
+            assert (vectors_of(again)[1] == vectors_of(model)[1]).all()
     assert frame.select(F.size("words")).count() == 1002
