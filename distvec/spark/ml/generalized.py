@@ -101,29 +101,32 @@ class _Start:
 class _WorkingProducts(StatefulLoss):
     """A step of iteratively reweighted least squares: products of all columns and the response.
 
-    Parameters are the numbers of the columns with their means at the start, and the coefficients.
-    The sums are products of differences from these means, and last of the number 1.
+    Parameters are the numbers of the columns, their means at the start, and the coefficients. The
+    sums are products of differences from these means, and last of the number 1.
     """
 
     distribution: Distribution
+    columns: int
+    """With that of the response."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return (Parameter("columns", row=(2,)), Parameter("coefficients"))
+        means = Parameter("means", rows=self.columns)
+        return Parameter("numbers"), means, Parameter("coefficients")
 
-    def begin(self, rows: Rows, array: Callable[[int], Floats]) -> tuple[Rows, Floats, Ints]:
-        numbers, means = array(0).T
-        return rows, means, np.append(numbers, numbers[-1] + 1.0).astype(np.int64)
+    def begin(self, rows: Rows, array: Callable[[int], Floats]) -> tuple[Rows, Ints, Floats]:
+        return rows, array(0).astype(np.int64), array(1)
 
-    def advance(
-        self, state: tuple[Rows, Floats, Ints], array: Callable[[int], Floats]
-    ) -> Floats | tuple[Ints, Floats]:
-        rows, means, places = state
-        found = weighted_products(rows.matrix, *self._working(rows, array(1)))
-        far = np.append(found.totals.means - means, 1.0)
-        table = np.pad(found.table, (0, 1)) + found.totals.weight * np.outer(far, far)
-        size = int(places[-1]) + 1
-        return table if places.size == size else (places, widened(table, places, size))
+    def advance(self, state: tuple[Rows, Ints, Floats], array: Callable[[int], Floats]) -> Floats:
+        rows, numbers, means = state
+        found = weighted_products(rows.matrix, *self._working(rows, array(2)))
+        table, near = found.table, found.totals.means
+        if numbers.size < means.size:  # columns that no row here has differ from their means, too
+            table = widened(widened(table, numbers, means.size).T, numbers, means.size)
+            near = widened(near, numbers, means.size)
+        far = np.append(near - means, 1.0)
+        products: Floats = np.pad(table, (0, 1)) + found.totals.weight * np.outer(far, far)
+        return products
 
     def _working(self, rows: Rows, coefficients: Floats) -> tuple[Floats, Floats]:
         """The response and the weight of each row."""
@@ -146,11 +149,12 @@ class _Steps:
     """The products of each step, by tasks that stay."""
 
     def __init__(self, objective: Objective, distribution: Distribution, means: Floats) -> None:
-        ps, work = objective.ps, LossSpec(_WorkingProducts(distribution), intercept=True)
+        loss = _WorkingProducts(distribution, means.size)
+        ps, work = objective.ps, LossSpec(loss, intercept=True)
         self._ps, self._means = ps, means
         self._tasks = standing_tasks(ps, objective.data, work)
         self._evaluator = Evaluator(ps, objective.data, work, self._tasks)
-        self._columns = ps.array(np.column_stack([np.arange(float(means.size)), means]))
+        self._known = ps.array(np.arange(float(means.size))), ps.array(means)
 
     def products(self, at: Solution) -> Products:
         """Of the step from a solution. One message to the tasks."""
@@ -158,7 +162,7 @@ class _Steps:
         size = self._means.size + 1
         table = self._ps.zeros((size, size))
         return about_means(
-            self._means, self._evaluator.advance((self._columns, x), table.type).numpy()
+            self._means, self._evaluator.advance((*self._known, x), table.type).numpy()
         )
 
     def close(self) -> None:

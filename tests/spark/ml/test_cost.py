@@ -27,6 +27,13 @@ READ, STAY, PRODUCTS = 1, 1, 1
 products of normal equations."""
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Slow tasks, and those of a test before that end late, cost no more jobs and requests."""
+    for name in ("_POLL_SECONDS", "_START_SECONDS", "_STALL_SECONDS"):
+        monkeypatch.setattr(evaluator, name, PATIENCE)
+
+
 @pytest.fixture(scope="module")
 def counted(spark):
     """Rows of two classes whose reads are counted, and the count."""
@@ -88,8 +95,7 @@ def test_fits_of_several_param_maps_share_jobs_and_rows(ps, spark, counted):
     assert reads.value - read == COUNT
 
 
-def test_requests_of_a_fit_grow_with_its_iterations_only(ps, counted, monkeypatch):
-    monkeypatch.setattr(evaluator, "_POLL_SECONDS", PATIENCE)  # slow tasks cost no more requests
+def test_requests_of_a_fit_grow_with_its_iterations_only(ps, counted):
     frame, _ = counted
     found = []
     for limit in (4, 8):

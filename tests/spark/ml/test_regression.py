@@ -296,6 +296,22 @@ def test_least_squares_are_a_generalized_model(ps, rows):
     assert np.allclose(model.summary.pValues, same.summary.pValues)
 
 
+@pytest.mark.parametrize("family", ["poisson", "gamma", "gaussian"])
+def test_partitions_of_a_generalized_model_may_lack_columns(ps, spark, family):
+    rng = np.random.default_rng(8)
+    x = 5.0 + rng.random((40, 4))
+    x[:10, 2:], x[10:20, :2], x[20:30, [0, 3]] = 0.0, 0.0, 0.0
+    y = np.exp(0.1 * x @ [1.0, -1.0, 0.5, 0.2]) + rng.random(40)
+    rows = [(label, Vectors.dense(row)) for label, row in zip(y.tolist(), x, strict=True)]
+    models = []
+    for parts in (1, 4):
+        frame = spark.createDataFrame(spark.sparkContext.parallelize(rows, parts), ["y", "x"])
+        given = {"family": family, "link": "log", "labelCol": "y", "featuresCol": "x"}
+        models.append(GeneralizedLinearRegression(**given, tol=1e-10, maxIter=50).fit(frame))
+    one, several = ([*model.coefficients.toArray(), model.intercept] for model in models)
+    np.testing.assert_allclose(several, one, rtol=1e-9)
+
+
 def test_statistics_of_generalized_models_are_those_of_mllib(ps, few, tmp_path):
     """The values of pyspark's own test of offsets; and shares with numbers of trials."""
     values = [(0.2, 1.0, 2.0, [0.0, 5.0]), (0.5, 2.1, 0.5, [1.0, 2.0])]
