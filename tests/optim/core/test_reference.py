@@ -59,7 +59,9 @@ def test_logistic_l1_by_bounds():
 def test_logistic_l1(name, lam):
     features, labels = load(name)
     reference = optimum(name, "logistic_l1", lam)
-    solver = OWLQN(l1=lam, gradient_tolerance=1e-8, max_iterations=5000)
+    # Rounding hides gradients below 1e-8 of the large sets.
+    gradient_tolerance = 1e-8 if (name, lam) in LONG else 1e-9
+    solver = OWLQN(l1=lam, gradient_tolerance=gradient_tolerance, max_iterations=5000)
     result = solver.minimize(Logistic(features, labels), np.zeros(features.shape[1]))
     assert result.success
     assert abs(result.fun / reference["optimum_value"] - 1.0) < 1e-8

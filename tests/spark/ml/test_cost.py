@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from pyspark.ml.linalg import Vectors, VectorUDT
@@ -20,7 +18,6 @@ from distvec.spark.ml.regression import (
     LinearRegression,
 )
 from distvec.spark.objectives import evaluator
-from ps_backend.wire.protocol import LONGEST_WAIT_SECONDS
 from tests.waiting import PATIENCE
 
 COUNT = 80
@@ -29,8 +26,9 @@ READ, STAY, PRODUCTS = 1, 1, 1
 """The jobs of a fit: one reads the rows; the tasks of another stay and evaluate; one computes the
 products of normal equations."""
 
-ENDS = 3
-"""The requests that end the tasks of a fit, which may be counted with the next one."""
+MAILBOX = 3
+"""The requests to the server at which tasks wait, which are more if it is the busiest one, too: a
+fit of 4 iterations takes 44 or 47, by the hash of the mailbox's name."""
 
 
 @pytest.fixture(autouse=True)
@@ -105,14 +103,13 @@ def test_requests_of_a_fit_grow_with_its_iterations_only(ps, counted):
     frame, _ = counted
     found = []
     for limit in (4, 8):
-        before, began = ps.counters.messages, time.monotonic()
+        before = ps.counters.messages
         model = LogisticRegression(regParam=0.001, tol=0.0, maxIter=limit).fit(frame)
-        renewals = (time.monotonic() - began) / LONGEST_WAIT_SECONDS  # of waits for slow tasks
-        found.append((model.summary.totalIterations, ps.counters.messages - before, renewals))
-    (few, low, renewals), (many, high, later) = found
+        found.append((model.summary.totalIterations, ps.counters.messages - before))
+    (few, low), (many, high) = found
     assert (few, many) == (4, 8)
-    assert high - low <= 7 * (many - few) + ENDS + later, found
-    assert low <= 30 + 7 * few + renewals, found
+    assert high - low <= 7 * (many - few) + MAILBOX, found
+    assert low <= 30 + 7 * few, found
 
 
 def tasks(spark):
