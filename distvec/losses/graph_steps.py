@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from distvec.losses.compiled import njit
-from distvec.losses.loss import Arrays, Parameter, StatefulLoss, Sums
+from distvec.losses.loss import Arrays, Parameter, StatefulLoss, Sums, TaskArrays
 from distvec.losses.rows import Floats, Ints, Rows
 
 Values = npt.NDArray[Any]
@@ -112,10 +112,10 @@ class NeighbourStep(StatefulLoss):
     def parameters(self) -> tuple[Parameter, ...]:
         return (Parameter("values", takes_intercept=False),)
 
-    def begin(self, rows: Rows, array: Callable[[int], Values]) -> Rows:
+    def begin(self, rows: Rows, array: TaskArrays) -> Rows:
         return rows
 
-    def advance(self, state: Rows, array: Callable[[int], Values]) -> tuple[Ints, Values]:
+    def advance(self, state: Rows, array: TaskArrays) -> tuple[Ints, Values]:
         matrix = cast(sp.csr_array, state.matrix)
         return vertices_of(state), combine(self.kind, matrix, array(0))
 

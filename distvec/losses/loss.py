@@ -11,13 +11,13 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from distvec.losses.rows import Floats, Rows, blocks, read_only
+from distvec.losses.rows import Floats, Ints, Rows, blocks, read_only
 
 _LIBRARIES = tuple(
     str(folder) + os.sep
@@ -429,18 +429,35 @@ class Loss(ABC):
         raise NotImplementedError(f"{self} does not predict labels; use margins()")
 
 
+class TaskArrays(Protocol):
+    """The arrays of an evaluation, to the task of a partition."""
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition."""
+
+    @property
+    def features(self) -> Ints:
+        """The features of the columns of its rows, ascending."""
+
+    def __call__(self, number: int, places: Ints | None = None) -> npt.NDArray[Any]:
+        """Parameter ``number``, copied from the servers: at the features of the rows, at other
+        ascending ``places``, or all of one without features.
+        """
+
+
 class StatefulLoss(Loss):
     """A loss whose tasks keep something of their rows from one evaluation to the next.
 
-    Its sums are one array, in another shape than the parameters.
+    Its sums are one array, perhaps in another shape than the parameters.
     """
 
     @abstractmethod
-    def begin(self, rows: Rows, array: Callable[[int], npt.NDArray[Any]]) -> Any:
-        """What is kept of rows. ``array`` copies a parameter from the servers."""
+    def begin(self, rows: Rows, array: TaskArrays) -> Any:
+        """What is kept of rows."""
 
     @abstractmethod
-    def advance(self, state: Any, array: Callable[[int], npt.NDArray[Any]]) -> Any:
+    def advance(self, state: Any, array: TaskArrays) -> Any:
         """The sums of an evaluation; it may change ``state``, and may be repeated.
 
         An array; or places, each once, and the sums there, which are 0 elsewhere.

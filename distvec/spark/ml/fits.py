@@ -26,6 +26,7 @@ from distvec.spark.jobs.application import is_connect
 from distvec.spark.jobs.failures import Failure
 from distvec.spark.ml.files import Saved, encode_map
 from distvec.spark.ml.params import (
+    CheckpointParams,
     FitParams,
     HasFeatures,
     ProgressParams,
@@ -145,7 +146,9 @@ class ServerEstimator(RowsEstimator, FitParams):
     ``_train`` calls ``_minimize``, which follows the Params that all such estimators have.
     """
 
-    _own_params: ClassVar[frozenset[str]] = RowsEstimator._own_params | _names(FitParams)
+    _own_params: ClassVar[frozenset[str]] = (
+        RowsEstimator._own_params | _names(CheckpointParams) | _names(FitParams)
+    )
 
     def _minimize(
         self, objective: Objective, start: Weights | None = None, **options: Any

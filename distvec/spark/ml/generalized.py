@@ -24,9 +24,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import DoubleType
 
-from distvec.losses.loss import Arrays, Parameter, StatefulLoss, Sums
+from distvec.losses.loss import Arrays, Parameter, StatefulLoss, Sums, TaskArrays
 from distvec.losses.regression import Squared
-from distvec.losses.rows import Floats, Ints, Rows
+from distvec.losses.rows import Floats, Rows
 from distvec.spark.context import PSContext
 from distvec.spark.data.blocks import Block
 from distvec.spark.ml.families import FAMILIES, LINKS, Distribution, Gaussian
@@ -101,8 +101,8 @@ class _Start:
 class _WorkingProducts(StatefulLoss):
     """A step of iteratively reweighted least squares: products of all columns and the response.
 
-    Parameters are the numbers of the columns, their means at the start, and the coefficients. The
-    sums are products of differences from these means, and last of the number 1.
+    Parameters are the means of the columns at the start, and the coefficients. The sums are
+    products of differences from these means, and last of the number 1.
     """
 
     distribution: Distribution
@@ -111,16 +111,16 @@ class _WorkingProducts(StatefulLoss):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        means = Parameter("means", rows=self.columns)
-        return Parameter("numbers"), means, Parameter("coefficients")
+        return Parameter("means", rows=self.columns), Parameter("coefficients")
 
-    def begin(self, rows: Rows, array: Callable[[int], Floats]) -> tuple[Rows, Ints, Floats]:
-        return rows, array(0).astype(np.int64), array(1)
+    def begin(self, rows: Rows, array: TaskArrays) -> tuple[Rows, Floats]:
+        return rows, array(0)
 
-    def advance(self, state: tuple[Rows, Ints, Floats], array: Callable[[int], Floats]) -> Floats:
-        rows, numbers, means = state
-        found = weighted_products(rows.matrix, *self._working(rows, array(2)))
+    def advance(self, state: tuple[Rows, Floats], array: TaskArrays) -> Floats:
+        rows, means = state
+        found = weighted_products(rows.matrix, *self._working(rows, array(1)))
         table, near = found.table, found.totals.means
+        numbers = np.append(array.features, means.size - 1)
         if numbers.size < means.size:  # columns that no row here has differ from their means, too
             table = widened(widened(table, numbers, means.size).T, numbers, means.size)
             near = widened(near, numbers, means.size)
@@ -154,7 +154,7 @@ class _Steps:
         self._ps, self._means = ps, means
         self._tasks = standing_tasks(ps, objective.data, work)
         self._evaluator = Evaluator(ps, objective.data, work, self._tasks)
-        self._known = ps.array(np.arange(float(means.size))), ps.array(means)
+        self._known = ps.array(means)
 
     def products(self, at: Solution) -> Products:
         """Of the step from a solution. One message to the tasks."""
@@ -162,7 +162,7 @@ class _Steps:
         size = self._means.size + 1
         table = self._ps.zeros((size, size))
         return about_means(
-            self._means, self._evaluator.advance((*self._known, x), table.type).numpy()
+            self._means, self._evaluator.advance((self._known, x), table.type).numpy()
         )
 
     def close(self) -> None:

@@ -198,7 +198,18 @@ class StartParams(ProgressParams):
     )
 
 
-class FitParams(StartParams):
+class CheckpointParams(Params):
+    """The Param of estimators whose fits go on after a crash."""
+
+    checkpointDir: Param[str] = Param(
+        Params._dummy(),
+        "checkpointDir",
+        "directory or URL for checkpoints; the same fit continues from them after a crash",
+        typeConverter=TypeConverters.toString,
+    )
+
+
+class FitParams(CheckpointParams, StartParams):
     """The same of those that minimize an objective by a solver of ``optim``."""
 
     _ranges: ClassVar[Mapping[str, Range]] = {
@@ -217,12 +228,6 @@ class FitParams(StartParams):
         "optimizerOptions",
         "options of the solver by name, such as {'history': 20}",
         typeConverter=_to_options,
-    )
-    checkpointDir: Param[str] = Param(
-        Params._dummy(),
-        "checkpointDir",
-        "directory or URL for checkpoints; the same fit continues from them after a crash",
-        typeConverter=TypeConverters.toString,
     )
     checkpointInterval: Param[int] = Param(
         Params._dummy(),

@@ -30,16 +30,23 @@ from distvec.spark.context import PSContext
 from distvec.spark.ml.files import frame_of
 from distvec.spark.ml.fits import RowsEstimator
 from distvec.spark.ml.models import ServerModel, in_memory
-from distvec.spark.ml.params import HasFeatures, Range, SettableParams, at_least, one_of
+from distvec.spark.ml.params import (
+    CheckpointParams,
+    HasFeatures,
+    Range,
+    SettableParams,
+    at_least,
+    one_of,
+)
 from distvec.spark.objectives.model import Model, topics_in_mllib
 from distvec.spark.objectives.objective import Objective
-from distvec.spark.objectives.topics import TopicsProblem, fit_topics
+from distvec.spark.objectives.topics import TopicsProblem, fit_topics, sample_topics
 from ps_backend.durability.stores import open_store
 
 __all__ = ("LDA", "LDAModel", "LocalLDAModel")
 
 _MODULE = "distvec.spark.ml.clustering"
-_ONLINE, _EM = "online", "em"
+_ONLINE, _EM, _SAMPLING = "online", "em", "sampling"
 _SPREAD = 30.0
 """Of the random start: so many standard deviations from 1 to 0, as of Gamma(100, 1/100)."""
 
@@ -50,7 +57,7 @@ class _TopicParams(_LDAParams, HasFeatures):
     _ranges: ClassVar[Mapping[str, Range]] = {
         "k": at_least(2),
         "maxIter": at_least(0),
-        "optimizer": one_of(_ONLINE, _EM),
+        "optimizer": one_of(_ONLINE, _EM, _SAMPLING),
         "learningOffset": Range(lambda x: 0.0 < x < float("inf"), "finite and above 0"),
         "learningDecay": at_least(0.0),
         "subsamplingRate": Range(lambda x: 0.0 < x <= 1.0, "above 0 and 1 at most"),
@@ -63,8 +70,8 @@ class _TopicParams(_LDAParams, HasFeatures):
         self._setDefault(seed=0)
 
 
-class LDA(RowsEstimator, _TopicParams, Estimator[Any]):
-    """Latent Dirichlet allocation by variational Bayes, with the Params of MLlib's class.
+class LDA(RowsEstimator, CheckpointParams, _TopicParams, Estimator[Any]):
+    """Latent Dirichlet allocation, with the Params of MLlib's class.
 
     Parameters
     ----------
@@ -72,27 +79,37 @@ class LDA(RowsEstimator, _TopicParams, Estimator[Any]):
         Not allowed: Params are set by name.
     **params
         Any Param of ``pyspark.ml.clustering.LDA``, by name. ``featuresCol`` may also be a list of
-        columns of numbers, or the name of an array column. ``seed`` is 0 by default.
+        columns of numbers, or the name of an array column. ``seed`` is 0 by default, and
+        ``optimizer`` may also be "sampling".
 
     Notes
     -----
-    Rows are documents, features are counts of words. A step infers the topics of a batch of
-    documents, and moves the topics towards them. A batch has ``subsamplingRate`` of the documents,
-    drawn without replacement, so ``1 / subsamplingRate`` steps use each document once. Step ``t``
-    has the weight ``(learningOffset + t) ** -learningDecay``. With ``learningDecay=0`` and
-    ``subsamplingRate=1`` that is variational Bayes in batches, as in scikit-learn.
+    Rows are documents, features are counts of words. The parameters of the topics are a table on
+    the servers. An iteration is one request to the resident tasks, which pull the rows of their
+    words, and push as many.
 
-    The parameters of the topics are a table on the servers. A step is one request to the resident
-    tasks, which pull the rows of their words, and push as many. The model is the same, bit by bit,
-    for any number of partitions and servers. If a server is lost, the fit starts again.
+    ``optimizer="online"`` is variational Bayes. A step infers the topics of a batch of documents,
+    and moves the topics towards them. A batch has ``subsamplingRate`` of the documents, drawn
+    without replacement, so ``1 / subsamplingRate`` steps use each document once. Step ``t`` has the
+    weight ``(learningOffset + t) ** -learningDecay``. With ``learningDecay=0`` and
+    ``subsamplingRate=1`` that is variational Bayes in batches, as in scikit-learn. The model is the
+    same, bit by bit, for any number of partitions and servers. A fit with ``initialModel`` starts
+    from the topics and concentrations of a model.
 
-    ``optimizer="em"`` is refused. A fit with ``initialModel`` starts from the topics and
-    concentrations of a model. ``verbose`` shows a progress bar with the mean bound of a document.
-    ``checkpointInterval`` and ``keepLastCheckpoint`` have no effect.
+    ``optimizer="sampling"`` draws a topic for each token ``maxIter`` times, given those of all
+    others; some hundred sweeps are usual. Counts are whole numbers. The cost of a token does not
+    grow with ``k``. The concentrations stay as they are given. The model is the same, bit by bit,
+    for any number of servers; other partitions draw otherwise.
+
+    With ``checkpointDir`` the state is kept there every ``checkpointInterval`` iterations, and the
+    same fit goes on from it after a crash. If a server is lost, the fit goes on from there, too, or
+    starts again. ``verbose`` shows a progress bar, in steps with the mean bound of a document.
+    ``optimizer="em"`` is refused. ``keepLastCheckpoint`` has no effect.
 
     References
     ----------
     M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet allocation", 2010.
+    J. Yuan et al., "LightLDA: big topic models on modest computer clusters", 2015.
 
     Examples
     --------
@@ -106,6 +123,7 @@ class LDA(RowsEstimator, _TopicParams, Estimator[Any]):
     """
 
     _module = _MODULE
+    _own_params: ClassVar[frozenset[str]] = RowsEstimator._own_params | {"checkpointDir"}
 
     def _data_key(self) -> tuple[Any, ...]:
         return (str(self._features),)
@@ -113,8 +131,8 @@ class LDA(RowsEstimator, _TopicParams, Estimator[Any]):
     def _objective(self, dataset: DataFrame) -> Objective:
         if self.getOptimizer().lower() == _EM:
             raise NotImplementedError(
-                "optimizer='em' is not available; use optimizer='online', with subsamplingRate=1 "
-                "and learningDecay=0 for steps over all documents, or pyspark.ml.clustering.LDA"
+                "optimizer='em' is not available; use 'sampling', or 'online' with "
+                "subsamplingRate=1 and learningDecay=0 for steps over all documents"
             )
         return Objective(
             dataset,
@@ -129,6 +147,8 @@ class LDA(RowsEstimator, _TopicParams, Estimator[Any]):
         shape, seed = (objective.data.size, k), self.getSeed()
         given: Model | None = self._given("initialModel")
         if given is not None:
+            if self._samples:
+                raise ValueError("optimizer='sampling' takes no initialModel; leave it out")
             _check_start(given, shape)
 
         def start() -> DistArray:
@@ -151,18 +171,31 @@ class LDA(RowsEstimator, _TopicParams, Estimator[Any]):
             decay=self.getLearningDecay(),
             seed=seed,
         )
-        shown = self.getOrDefault("verbose")
-        found = fit_topics(ps, objective.data, problem, start, progress=shown)
+        place, shown = self._given("checkpointDir"), self.getOrDefault("verbose")
+        kept = (place, max(1, self.getCheckpointInterval())) if place else None
+        if self._samples:
+            found = sample_topics(ps, objective.data, problem, kept, progress=shown)
+        else:
+            found = fit_topics(ps, objective.data, problem, start, kept, progress=shown)
         fitted = _model_of(found.words, found.prior, self._features)
         made = LocalLDAModel(in_memory(fitted), problem.concentration)
         model = self._copyValues(made._resetUid(self.uid))
+        # MLlib's model has none of these, and needs none.
         if not self.getLearningDecay():
-            model.clear(model.learningDecay)  # MLlib's model has none of 0, and needs none
+            model.clear(model.learningDecay)
+        if self._samples:
+            model.clear(model.optimizer)
         return model
+
+    @property
+    def _samples(self) -> bool:
+        return self.getOptimizer().lower() == _SAMPLING
 
     def _check_in_mllib(self) -> None:
         if not self.getLearningDecay():
             raise NotImplementedError("MLlib has no learningDecay=0; leave format() out")
+        if self._samples:
+            raise NotImplementedError("MLlib has no optimizer='sampling'; leave format() out")
 
     def _prior(self) -> Floats:
         """The concentrations of topics in documents."""

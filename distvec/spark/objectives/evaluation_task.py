@@ -15,7 +15,7 @@ import numpy as np
 from pyspark import TaskContext
 
 from distvec.losses.loss import Arrays, Loss, LossError, PhasedLoss, StatefulLoss, loss_error
-from distvec.losses.rows import Rows, column_squares, column_sums
+from distvec.losses.rows import Ints, Rows, column_squares, column_sums
 from distvec.spark.data.blocks import BlockMissing
 from distvec.spark.data.build import Descriptor
 from distvec.spark.objectives.partition import (
@@ -175,7 +175,8 @@ def evaluate_partition(
     loaded = singleton(LoadedPartitions).get(descriptor.path)
     work = work.with_options(request.options)
     try:
-        task = _Task(client, work, request, loaded.selection(request.part, partition))
+        selection = loaded.selection(request.part, partition)
+        task = _Task(client, work, request, selection, partition)
         found, gradients = task.run(request.told.get(partition, ()))
         result = found._replace(partition=partition, attempt=attempt)
         contribute(result, task.changes(gradients))
@@ -196,9 +197,15 @@ class _Task:
     """One evaluation of some rows."""
 
     def __init__(
-        self, client: Client, work: LossSpec, request: Evaluation, selection: Selection
+        self,
+        client: Client,
+        work: LossSpec,
+        request: Evaluation,
+        selection: Selection,
+        partition: int,
     ) -> None:
         self.client, self.work, self.request, self.selection = client, work, request, selection
+        self.partition = partition
 
     def run(self, told: PhaseInput) -> tuple[PartitionResult, Arrays]:
         """What is asked, by nobody yet, and the gradients."""
@@ -207,7 +214,7 @@ class _Task:
             if self.request.asked in (COLUMN_SUMS, COLUMN_SQUARES):
                 return self._run_columns(rows)
             if isinstance(loss, StatefulLoss):
-                return _NOBODY, (loss.advance(self._state(loss), self._parameter),)
+                return _NOBODY, (loss.advance(self._state(loss), _Arrays(self)),)
             if isinstance(loss, PhasedLoss):
                 return self._run_phase(loss, [np.array(phase) for phase in told])
             rows = self._spread or rows
@@ -258,11 +265,15 @@ class _Task:
         """What was kept of the rows; made anew in another process."""
         key = (loss, self.request.parameters[0])
         if self.selection.prepared is None or self.selection.prepared[0] != key:
-            self.selection.prepared = key, loss.begin(self.selection.rows, self._parameter)
+            self.selection.prepared = key, loss.begin(self.selection.rows, _Arrays(self))
         return self.selection.prepared[1]
 
-    def _parameter(self, number: int) -> Values:
-        return self._pull(number, number, self.request.parameters[number])
+    def parameter(self, number: int, places: Ints | None = None) -> Values:
+        """As ``TaskArrays`` says."""
+        stored = self.request.parameters[number]
+        if places is None:
+            return self._pull(number, number, stored)
+        return singleton(LoadedPartitions).vectors(number).pull(self.client, *stored, places)
 
     def changes(self, gradients: Arrays) -> list[Change]:
         """What to add to the sums of the gradients."""
@@ -320,6 +331,23 @@ class _Task:
         return self.selection.coordinates(
             self.client, space, intercept=intercept, kept=self.request.coordinates
         )
+
+
+class _Arrays(NamedTuple):
+    """The ``TaskArrays`` of an evaluation."""
+
+    task: _Task
+
+    @property
+    def partition(self) -> int:
+        return self.task.partition
+
+    @property
+    def features(self) -> Ints:
+        return self.task.selection.features
+
+    def __call__(self, number: int, places: Ints | None = None) -> Values:
+        return self.task.parameter(number, places)
 
 
 READY = b""
