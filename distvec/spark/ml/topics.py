@@ -96,8 +96,8 @@ class LDA(RowsEstimator, CheckpointParams, _TopicParams, Estimator[Any]):
     same, bit by bit, for any number of partitions and servers. A fit with ``initialModel`` starts
     from the topics and concentrations of a model.
 
-    ``optimizer="sampling"`` draws a topic for each token ``maxIter`` times, given those of all
-    others; some hundred sweeps are usual. Counts are whole numbers. The cost of a token does not
+    ``optimizer="sampling"`` draws a topic for each token in each of ``maxIter`` sweeps, given the
+    topics of all other tokens; some hundred sweeps are usual. Counts are whole numbers. The cost of a token does not
     grow with ``k``. The concentrations stay as they are given. The model is the same, bit by bit,
     for any number of servers; other partitions draw otherwise.
 

@@ -1,10 +1,12 @@
-"""A file in which a fit keeps the arrays between its iterations, and from which it goes on."""
+"""A file in which a fit keeps arrays between its iterations, and from which it goes on."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from distvec import DistArray
@@ -12,8 +14,6 @@ from distvec.durability.load import load
 from distvec.durability.save import save
 from distvec.spark.context import PSContext
 from ps_backend.durability.stores import open_store
-
-_NAME = "fit.safetensors"
 
 
 @dataclass(frozen=True)
@@ -27,37 +27,29 @@ class FitFile:
     """What JSON can hold."""
 
     def keep(self, iteration: int, memory: Any = None, **arrays: DistArray) -> None:
-        """Write the arrays, and numbers that JSON can hold, if it is time after this iteration.
+        """Write the arrays, and ``memory``, which JSON can hold, if this iteration is to be kept.
 
         The file before is replaced in one step, so a crash leaves one of the two.
         """
         if iteration % self.interval == 0:
-            texts = {"fit": self._fit, "after": json.dumps([iteration, memory])}
-            save(self._path, arrays, metadata=texts)
+            texts = {"after": json.dumps([iteration, memory])}
+            save(f"{self.directory.rstrip('/')}/{self._name}", arrays, metadata=texts)
 
     def resume(self, ps: PSContext) -> tuple[int, Any, Mapping[str, DistArray]] | None:
-        """What was kept last; None if there is nothing. ``ValueError`` for another fit's file."""
-        if _NAME not in open_store(self.directory).names():
+        """What was kept last: iteration, memory and arrays; None if there is nothing."""
+        if self._name not in open_store(self.directory).names():
             return None
-        found = load(self._path, ps)
-        if found.metadata.get("fit") != self._fit:
-            raise ValueError(
-                f"checkpointDir={self.directory!r} has the state of another fit, with other Params "
-                "or rows; repeat that fit, delete the directory, or give another checkpointDir"
-            )
+        found = load(f"{self.directory.rstrip('/')}/{self._name}", ps)
         iteration, memory = json.loads(found.metadata["after"])
         return iteration, memory, found
 
     def delete(self) -> None:
         """The fit has ended."""
         store = open_store(self.directory)
-        if _NAME in store.names():
-            store.delete(_NAME)
+        if self._name in store.names():
+            store.delete(self._name)
 
-    @property
-    def _path(self) -> str:
-        return f"{self.directory.rstrip('/')}/{_NAME}"
-
-    @property
-    def _fit(self) -> str:
-        return json.dumps(self.about, sort_keys=True)
+    @cached_property
+    def _name(self) -> str:
+        known = json.dumps(self.about, sort_keys=True).encode()
+        return f"fit-{hashlib.sha256(known).hexdigest()[:16]}.safetensors"

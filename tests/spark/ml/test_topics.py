@@ -11,6 +11,7 @@ from pyspark.ml.linalg import Vectors
 from distvec.spark.ml import models
 from distvec.spark.ml.clustering import LDA, LocalLDAModel
 from distvec.spark.ml.topics import _model_of
+from distvec.spark.objectives.fit_file import FitFile
 from tests.distvec.losses.test_topics import Case
 
 BATCH = {"subsamplingRate": 1.0, "learningDecay": 0.0, "optimizeDocConcentration": False}
@@ -89,6 +90,68 @@ def test_batches_give_the_same_bits_in_any_partitions(ps, frame):
 
 
 @pytest.mark.spark
+def test_samples_are_whole_tokens(ps, frame, case):
+    priors = {"docConcentration": [0.3], "topicConcentration": 0.25}
+    sampling = LDA(k=3, seed=4, maxIter=30, optimizer="sampling", **priors)
+    model, again = sampling.fit(frame), sampling.fit(frame)
+    assert (table(model) == table(again)).all()
+    counts = table(model) - 0.25
+    assert (counts == np.rint(counts)).all() and (counts >= 0.0).all()
+    assert (counts.sum(axis=1) == case.counts.sum(axis=0)).all()
+    assert np.allclose(model.estimatedDocConcentration().toArray(), 0.3)
+    before, other = sampling.fit(frame, [{sampling.maxIter: 0}, {sampling.seed: 5}])
+    assert model.logPerplexity(frame) < before.logPerplexity(frame)
+    assert (table(other) != table(model)).any()
+    three = sampling.fit(frame.repartition(3))  # other draws, the same tokens
+    assert (table(three).sum(axis=1) == table(model).sum(axis=1)).all()
+    in_mllib = model.to_mllib()
+    assert in_mllib.logLikelihood(frame) == pytest.approx(model.logLikelihood(frame), 1e-3)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("optimizer", ["online", "sampling"])
+def test_a_fit_goes_on_from_the_state_that_was_kept(ps, frame, optimizer, tmp_path, monkeypatch):
+    given = {"k": 3, "seed": 4, "maxIter": 7, "optimizer": optimizer, "checkpointInterval": 2}
+    whole = LDA(**given).fit(frame)
+    place = str(tmp_path / "fit")
+    estimator, keep, kept = LDA(**given, checkpointDir=place), FitFile.keep, []
+
+    def keep_and_crash(self, iteration, *args, **arrays):
+        keep(self, iteration, *args, **arrays)
+        kept.append(iteration)
+        if iteration == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(FitFile, "keep", keep_and_crash)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(frame)
+    monkeypatch.setattr(FitFile, "keep", lambda *_, **__: kept.append(0))
+    estimator.fit(frame, [{estimator.seed: 5, estimator.maxIter: 2}])  # another fit
+    assert (table(estimator.fit(frame)) == table(whole)).all()
+    assert kept == [1, 2, 3, 4, 5, *[0] * 2, *[0] * 3]  # 4 was kept
+    assert not [*(tmp_path / "fit").iterdir()]
+
+
+@pytest.mark.spark
+def test_a_lost_server_costs_the_sweeps_since_then(ps, frame, kill, tmp_path, monkeypatch):
+    given = {"k": 3, "seed": 4, "maxIter": 7, "optimizer": "sampling", "checkpointInterval": 2}
+    whole, keep, kept = LDA(**given).fit(frame), FitFile.keep, []
+
+    def keep_and_kill(self, iteration, *args, **arrays):
+        keep(self, iteration, *args, **arrays)
+        kept.append(iteration)
+        if len(kept) == 5:
+            for pid in ps.server_pids:
+                kill(pid)
+
+    monkeypatch.setattr(FitFile, "keep", keep_and_kill)
+    with pytest.warns(RuntimeWarning, match="the search for topics starts again"):
+        model = LDA(**given, checkpointDir=str(tmp_path / "fit")).fit(frame)
+    assert (table(model) == table(whole)).all()
+    assert kept == [1, 2, 3, 4, 5, 5, 6, 7]
+
+
+@pytest.mark.spark
 def test_large_models_stay_on_the_servers(ps, frame, monkeypatch, tmp_path):
     estimator = LDA(k=3, seed=4, maxIter=1, **BATCH)
     local = estimator.fit(frame)
@@ -138,7 +201,22 @@ def test_what_cannot_be_topics_is_refused(ps, spark, frame, case):
         (rows([1.0, 2.0], [3.0]), {}, ValueError, "all must agree"),
         (frame.limit(0), {}, ValueError, "no rows"),
         (frame, {"docConcentration": [0.1, 0.2]}, ValueError, "must be one, or k=3 of them"),
-        (frame, {"optimizer": "em"}, NotImplementedError, "use optimizer='online'"),
+        (frame, {"optimizer": "em"}, NotImplementedError, "use 'sampling', or 'online'"),
+        (
+            rows([1.0, 0.5]),
+            {"optimizer": "sampling"},
+            ValueError,
+            "has the word 1 0.5 times; counts must be 0 or more, and whole numbers",
+        ),
+        (
+            frame,
+            {
+                "optimizer": "sampling",
+                "initialModel": LocalLDAModel(_model_of(case.words, case.prior)),
+            },
+            ValueError,
+            "takes no initialModel",
+        ),
         (
             frame,
             {"initialModel": LocalLDAModel(_model_of(case.words[:5], case.prior))},
@@ -161,5 +239,7 @@ def test_what_cannot_be_topics_is_refused(ps, spark, frame, case):
             LDA(**{name: value})
     with pytest.raises(NotImplementedError, match="MLlib has no learningDecay=0"):
         LDA(learningDecay=0.0).write().format("mllib")
+    with pytest.raises(NotImplementedError, match="MLlib has no optimizer='sampling'"):
+        LDA(optimizer="sampling").write().format("mllib")
     single = LDA(k=2, maxIter=2, **BATCH).fit(rows([2.0, 1.0]))
     assert np.allclose(table(single).sum(), 3.0 + 2 * 2 * 0.5)

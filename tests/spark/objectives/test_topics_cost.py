@@ -1,4 +1,6 @@
-"""What a step of topics costs a task in bytes: the rows of its words, pulled and pushed."""
+"""The bytes of a step of topics and of a sweep in a task: the rows of its words, and in a sweep the
+topics of its tokens, pulled and pushed.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from distvec.losses.rows import Rows
+from distvec.losses.topic_sampling import Tokens, TopicSampling, draw_first
 from distvec.losses.topics import Topics
-from distvec.spark.data.blocks import Block, save
+from distvec.spark.data.blocks import Block, load, save
 from distvec.spark.data.build import Descriptor
 from distvec.spark.objectives.evaluation_task import (
     Evaluation,
@@ -68,3 +71,33 @@ def test_a_step_moves_the_rows_of_its_words_twice(tmp_path):
     overhead = 4 * SERVERS * 300
     assert used[0] <= formula + overhead < 0.1 * words.nbytes
     assert used[1] < used[0]
+
+
+def test_a_sweep_moves_the_rows_of_its_words_and_its_tokens_twice(tmp_path):
+    descriptor = partition(tmp_path / "block")
+    block = load(str(tmp_path / "block"))
+    tokens = Tokens.of(block.rows)
+    first, own = WORDS + 40_000, -(-tokens.words.size // TOPICS)  # behind the tokens of others
+    loss = TopicSampling(WORDS, (first,), (0.1,) * TOPICS, 0.01, seed=1, sweep=1)
+    state = np.zeros((first + own, TOPICS), np.int32)
+    counts, topics = np.zeros((USED, TOPICS), np.int32), np.zeros(own * TOPICS, np.int32)
+    draw_first(tokens.words, np.uint64(1), counts, topics)
+    state[block.columns], state[first:] = counts, topics.reshape(own, TOPICS)
+    with ExitStack() as stack:
+        servers = stack.enter_context(served(SERVERS))
+        transports = [GrpcTransport(server.address, token=TOKEN) for server in servers]
+        client = stack.enter_context(Client(transports))
+        stored = []
+        for array in (state, counts.sum(axis=0)):
+            space = DenseSpace(len(array))
+            type = array_type(space, array.dtype, array.shape[1:])
+            stored.append(StoredArray(put(client, space, array), type))
+        request = Evaluation(tuple(stored), round="r", like=stored[0])
+        work = LossSpec(loss, intercept=False)
+        client.counters.reset()
+        found = evaluate_partition(client, work, request, descriptor, 7, stager(client, request))
+        assert found.error == "", found.details
+        used = client.counters.bytes_sent + client.counters.bytes_received
+        assert client.counters.messages <= 3 * SERVERS  # the totals of the topics, too
+    formula = 2 * (USED + own) * (8 + 4 * TOPICS)
+    assert used <= formula + 3 * SERVERS * 300 < 0.1 * state.nbytes
