@@ -97,9 +97,9 @@ class LDA(RowsEstimator, CheckpointParams, _TopicParams, Estimator[Any]):
     from the topics and concentrations of a model.
 
     ``optimizer="sampling"`` draws a topic for each token in each of ``maxIter`` sweeps, given the
-    topics of all other tokens; some hundred sweeps are usual. Counts are whole numbers. The cost of a token does not
-    grow with ``k``. The concentrations stay as they are given. The model is the same, bit by bit,
-    for any number of servers; other partitions draw otherwise.
+    topics of all other tokens; some hundred sweeps are usual. Counts are whole numbers. The cost of
+    a token does not grow with ``k``. The concentrations stay as they are given. The model is the
+    same, bit by bit, for any number of servers; other partitions draw otherwise.
 
     With ``checkpointDir`` the state is kept there every ``checkpointInterval`` iterations, and the
     same fit goes on from it after a crash. If a server is lost, the fit goes on from there, too, or

@@ -64,6 +64,9 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "topics": lambda: LDA(
         k=2, seed=1, featuresCol=["time", "censor", "weight"], maxIter=6, subsamplingRate=0.4
     ),
+    "sampled topics": lambda: LDA(
+        k=2, seed=1, featuresCol=["label", "censor"], maxIter=6, optimizer="sampling"
+    ),
     "keys": lambda: FTRLClassifier(
         featuresCol="keys", valuesCol="values", exactlyOnce=True, maxIter=2, batchSize=4
     ),
@@ -75,8 +78,8 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
 }
 """By a name; those of ``keys`` are fitted to keys with values."""
 
-DEPENDENT = ("keys", "batches")
-"""Of partitions: each takes steps of its own, or batches are of its rows."""
+DEPENDENT = ("keys", "batches", "sampled topics")
+"""Of partitions: each takes steps or draws of its own, or batches are of its rows."""
 
 LOOSE = {"support vectors": 2e-3}
 """How far fits to other partitions may be: a hinge has kinks, near which solvers stop."""
