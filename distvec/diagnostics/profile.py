@@ -10,12 +10,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +118,13 @@ class Call:
     """Seconds that each server worked."""
 
 
+class Tracer(Protocol):
+    """OpenTelemetry's tracers have this method."""
+
+    def start_span(self, name: str, *, attributes: Mapping[str, float], start_time: int) -> Any:
+        """Begin a span at so many nanoseconds of Unix time, below the current one."""
+
+
 @dataclass
 class Profile:
     """The costs by call site (``file:line``), and the plans that ran, in order."""
@@ -134,6 +141,8 @@ class Profile:
     """The calls in the order of their ends, with ``profile(timeline=True)``."""
     keeps_plans: bool = True
     """Whether ``plans`` has all of them, not only those of the call that is being measured."""
+    tracer: Tracer | None = None
+    """Is given each call as a span."""
 
     @property
     def total(self) -> Cost:
@@ -192,7 +201,11 @@ class Profile:
 
 @contextmanager
 def profile(
-    *, show: bool = True, file: TextIO | None = None, timeline: bool = False
+    *,
+    show: bool = True,
+    file: TextIO | None = None,
+    timeline: bool = False,
+    tracer: Tracer | None = None,
 ) -> Iterator[Profile]:
     """Measure the cost of each line that uses a session, and print it as a table.
 
@@ -204,6 +217,8 @@ def profile(
         File to print to. Default: standard output.
     timeline : bool, default False
         Whether to keep when each call began and ended, for ``save``.
+    tracer : opentelemetry.trace.Tracer, optional
+        Receives a span for each call, below the current span.
 
     Yields
     ------
@@ -228,7 +243,7 @@ def profile(
     ...     norm = float(x @ (2 * x))
     >>> report.save("trace.json")
     """
-    found = Profile(timeline=[] if timeline else None)
+    found = Profile(timeline=[] if timeline else None, tracer=tracer)
     token = _active.set(found)
     try:
         yield found
@@ -266,7 +281,7 @@ class _Measured(AbstractContextManager[None]):
         self._before = _snapshot(self._counters)
         self._plans, self._began = len(self._profile.plans), time.perf_counter()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
         found = self._profile
         found.measuring = False
         _active.reset(self._token)
@@ -294,10 +309,26 @@ class _Measured(AbstractContextManager[None]):
             found.timeline.append(
                 Call(site, thread, self._began, seconds, waited, cost, counts, tuple(by_server[1]))
             )
+        if found.tracer is not None:
+            _send_span(found.tracer, site, cost, seconds, error)
         found.reasons.setdefault(site, Counter()).update(found.pending)
         found.pending.clear()
         if not found.keeps_plans:
             found.plans.clear()
+
+
+def _send_span(
+    tracer: Tracer, site: str, cost: Cost, seconds: float, error: BaseException | None
+) -> None:
+    """A span that has taken so long and ends now, with the cost as attributes."""
+    now = time.time_ns()
+    known = {f"distvec.{name}": value for name, value in vars(cost).items()}
+    span = tracer.start_span(
+        readable_site(site), start_time=now - round(seconds * 1e9), attributes=known
+    )
+    if error is not None:
+        span.record_exception(error)
+    span.end(end_time=now)
 
 
 _DRIVER, _SERVERS = 1, 100

@@ -130,7 +130,8 @@ def sweep_tokens(
 
     Topics are proposed in turns by the document, which draws one of its tokens or of the prior, and
     by the word, by its ``weights``. Where a document proposes, its shares cancel from the ratio
-    that decides.
+    that decides. The distribution is exact if the weights do not depend on the topics. Those of
+    the state before the sweep do, by one token of many.
     """
     count = prior.size
     chances, others = np.empty(counts.shape, np.float32), np.empty(counts.shape, np.int32)

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import distvec as dv
 from distvec.diagnostics.diagram import Box, Diagram
@@ -261,3 +264,27 @@ def test_a_timeline_keeps_perfettos_rules(tmp_path):
         tracks[track] = one["ts"] + one["dur"]
     with pytest.raises(ValueError, match="timeline=True"):
         Profile().save(tmp_path / "none.json")
+
+
+def test_each_call_is_a_span_below_the_current_one(ps: dv.Session) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("tests")
+    x, beyond = ps.array([1.0, 2.0]), ps.array([5, 0])
+    with (
+        tracer.start_as_current_span("step") as step,
+        dv.profile(show=False, timeline=True, tracer=tracer) as report,
+    ):
+        float(x @ x)
+        with pytest.raises(IndexError):
+            x[beyond].persist()
+    good, bad, outer = exporter.get_finished_spans()
+    assert good.name.startswith("test_profile.py:") and good.name.endswith("float(x @ x)")
+    assert outer.name == "step"
+    for span, call in zip((good, bad), report.timeline or (), strict=True):
+        assert span.parent is not None and span.parent.span_id == step.get_span_context().span_id
+        assert span.attributes is not None
+        assert span.attributes["distvec.messages"] == call.cost.messages
+        assert span.attributes["distvec.memory"] == call.cost.memory
+        assert (span.end_time or 0) - (span.start_time or 0) == round(call.seconds * 1e9)
+    assert not good.events and [one.name for one in bad.events] == ["exception"]
