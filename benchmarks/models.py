@@ -200,7 +200,10 @@ class _ScikitLDA:
 
 def _perplexity(model: Any, data: DataFrame) -> float:
     """The bound of a word's perplexity, by one judge for all models."""
-    known = model if isinstance(model, LocalLDAModel) else LocalLDAModel.from_mllib(model)
+    if not isinstance(model, LocalLDAModel):
+        is_local = isinstance(model, mllib_clusters.LocalLDAModel)
+        model = LocalLDAModel.from_mllib(model if is_local else model.toLocal())
+    known: LocalLDAModel = model
     return float(np.exp(known.logPerplexity(data)))
 
 
@@ -297,6 +300,10 @@ _TOPICS: dict[str, dict[str, Any]] = {
     "longer steps": _STEPS | {"k": 20, "learningOffset": 10.0},
     "100 topics": _STEPS | {"k": 100, "learningOffset": 10.0},
 }
+_SWEEPS: dict[str, Any] = {
+    "k": 20, "seed": 1, "docConcentration": [0.1], "topicConcentration": 0.01,
+    "optimizeDocConcentration": False,
+}  # fmt: skip
 
 _VECTORS: dict[str, Any] = {
     "inputCol": "words",
@@ -397,6 +404,21 @@ FAMILIES: dict[str, Family] = {
         )
         for kind, params in _TOPICS.items()
     },
+    "documents, topics, sampling": Family(
+        documents,
+        20_000,
+        {
+            "LDA, sampling": partial(LDA, **_SWEEPS, optimizer="sampling", maxIter=100),
+            "LDA, all documents in a step": partial(
+                LDA, **_SWEEPS, maxIter=50, subsamplingRate=1.0, learningDecay=0.0
+            ),
+            "pyspark.ml LDA, em": partial(
+                mllib_clusters.LDA, k=20, seed=1, optimizer="em", maxIter=100
+            ),
+        },
+        _perplexity,
+        "perplexity",
+    ),
     **{
         f"ratings, ALS, {kind}": Family(
             ratings,
