@@ -200,10 +200,14 @@ class _ScikitLDA:
 
 def _perplexity(model: Any, data: DataFrame) -> float:
     """The bound of a word's perplexity, by one judge for all models."""
-    if not isinstance(model, LocalLDAModel):
-        is_local = isinstance(model, mllib_clusters.LocalLDAModel)
-        model = LocalLDAModel.from_mllib(model if is_local else model.toLocal())
-    known: LocalLDAModel = model
+    if isinstance(model, mllib_clusters.DistributedLDAModel):
+        # Of its mode the concentrations are less by 1, and words in topics without any.
+        words = model.topicsMatrix().toArray() + model.getTopicConcentration() - 1.0
+        prior = model.estimatedDocConcentration().toArray() - 1.0
+        priors = np.vstack([words.sum(axis=0), prior])
+        fitted = Model({"words": words, "priors": priors}, loss=Topics(prior.size))
+        model = LocalLDAModel(fitted, model.getTopicConcentration() - 1.0)
+    known = model if isinstance(model, LocalLDAModel) else LocalLDAModel.from_mllib(model)
     return float(np.exp(known.logPerplexity(data)))
 
 
@@ -413,7 +417,13 @@ FAMILIES: dict[str, Family] = {
                 LDA, **_SWEEPS, maxIter=50, subsamplingRate=1.0, learningDecay=0.0
             ),
             "pyspark.ml LDA, em": partial(
-                mllib_clusters.LDA, k=20, seed=1, optimizer="em", maxIter=100
+                mllib_clusters.LDA,
+                k=20,
+                seed=1,
+                optimizer="em",
+                maxIter=100,
+                docConcentration=[1.1],
+                topicConcentration=1.01,
             ),
         },
         _perplexity,
