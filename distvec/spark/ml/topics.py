@@ -170,9 +170,11 @@ class LDA(RowsEstimator, CheckpointParams, _TopicParams, Estimator[Any]):
             offset=self.getLearningOffset(),
             decay=self.getLearningDecay(),
             seed=seed,
+            initial=() if given is None else tuple(np.asarray(given.arrays[1])[0].tolist()),
         )
-        place, shown = self._given("checkpointDir"), self.getOrDefault("verbose")
-        kept = (place, max(1, self.getCheckpointInterval())) if place else None
+        place, interval = self._given("checkpointDir"), self.getCheckpointInterval()
+        kept = (place, interval) if place and interval > 0 else None  # MLlib's -1 keeps none
+        shown = self.getOrDefault("verbose")
         if self._samples:
             found = sample_topics(ps, objective.data, problem, kept, progress=shown)
         else:

@@ -24,7 +24,7 @@ class FitFile:
     interval: int
     """Iterations between two states that are kept."""
     about: Mapping[str, Any]
-    """What JSON can hold."""
+    """As JSON can hold it."""
 
     def keep(self, iteration: int, memory: Any = None, **arrays: DistArray) -> None:
         """Write the arrays, and ``memory``, which JSON can hold, if this iteration is to be kept.
@@ -36,7 +36,7 @@ class FitFile:
             save(f"{self.directory.rstrip('/')}/{self._name}", arrays, metadata=texts)
 
     def resume(self, ps: PSContext) -> tuple[int, Any, Mapping[str, DistArray]] | None:
-        """What was kept last: iteration, memory and arrays; None if there is nothing."""
+        """The state kept last, as iteration, memory and arrays; None if there is no file."""
         if self._name not in open_store(self.directory).names():
             return None
         found = load(f"{self.directory.rstrip('/')}/{self._name}", ps)

@@ -4,7 +4,7 @@ sampling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -44,9 +44,11 @@ class TopicsProblem:
     offset: float
     decay: float
     seed: int
+    initial: tuple[float, ...] = ()
+    """The sums of the topics that the fit starts from, if they are those of a model."""
 
     def file(self, directory: str, interval: int, **about: Any) -> FitFile:
-        """Where the fit keeps its state; ``about`` what else tells it from other fits."""
+        """Where the fit keeps its state; ``about`` tells it from fits to other rows."""
         known = asdict(self) | {"prior": self.prior.tolist()} | about
         del known["iterations"]  # which may be more in a fit that goes on
         return FitFile(directory, interval, known)
@@ -77,7 +79,8 @@ def fit_topics(
     """
     corpus = data.retry_missing(partial(_corpus, data))
     loss = Topics(problem.prior.size, corpus.tokens, corpus.documents)
-    file = kept and problem.file(*kept, documents=corpus.documents, tokens=corpus.tokens)
+    digest = sum(one.digest for one in corpus.parts) % 2**64  # of any partitions
+    file = kept and problem.file(*kept, method="online", digest=digest)
     fit = partial(_fit, problem=problem, documents=corpus.documents, start=start)
     return _in_standing_tasks(ps, data, loss, partial(fit, file=file, progress=progress))
 
@@ -98,16 +101,16 @@ def sample_topics(
     """
     corpus = data.retry_missing(partial(_corpus, data, are_whole=True))
     count = problem.prior.size
-    rows = {number: -(-int(tokens) // count) for number, tokens in corpus.parts.items()}
-    firsts = [data.size] * (max(rows) + 1)
+    firsts = [data.size] * (corpus.parts[-1].number + 1)
     length = data.size
-    for number, some in sorted(rows.items()):
-        firsts[number] = length
-        length += some
+    for one in corpus.parts:
+        firsts[one.number] = length
+        length += -(-int(one.tokens) // count)
     loss = TopicSampling(
         data.size, tuple(firsts), tuple(problem.prior.tolist()), problem.concentration, problem.seed
     )
-    file = kept and problem.file(*kept, method="sampling", words=data.size, parts=corpus.parts)
+    digests = [(one.number, one.digest) for one in corpus.parts]
+    file = kept and problem.file(*kept, method="sampling", digests=digests)
     fit = partial(_sample, problem=problem, shape=(length, count), words=data.size, file=file)
     return _in_standing_tasks(ps, data, loss, partial(fit, progress=progress))
 
@@ -199,14 +202,15 @@ class _Corpus(NamedTuple):
     documents: int
     """Those that have words."""
     tokens: float
-    parts: dict[int, float]
-    """Tokens by number of the partition."""
+    parts: list[_Part]
+    """In the order of their numbers."""
 
 
 class _Part(NamedTuple):
     """The same of a partition, and its first bad element: row, word and count."""
 
     number: int
+    digest: int
     documents: int
     tokens: float
     bad: tuple[int, int, float] | None
@@ -214,7 +218,7 @@ class _Part(NamedTuple):
 
 def _corpus(data: PartitionedRows, *, are_whole: bool = False) -> _Corpus:
     """Raises BlockMissing."""
-    parts: Sequence[_Part] = data.run_on_blocks(partial(_describe, are_whole=are_whole))
+    parts = data.run_on_blocks(partial(_describe, are_whole=are_whole))
     for one in parts:
         if one.bad is not None:
             row, word, count = one.bad
@@ -226,7 +230,7 @@ def _corpus(data: PartitionedRows, *, are_whole: bool = False) -> _Corpus:
     if not documents:
         raise ValueError("no document has words; topics need at least one")
     tokens = float(np.ceil(sum(one.tokens for one in parts)))
-    return _Corpus(documents, tokens, {one.number: one.tokens for one in parts})
+    return _Corpus(documents, tokens, sorted(parts))
 
 
 def _describe(descriptor: Descriptor, *, are_whole: bool) -> _Part:
@@ -243,5 +247,5 @@ def _describe(descriptor: Descriptor, *, are_whole: bool) -> _Part:
         row, column = (int(one[places[0]]) for one in matrix.coords)
         word = int(selection.features[column])
         bad = int(rows.labels[row]), word, float(matrix.data[places[0]])
-    number, documents = descriptor.partition, int(np.count_nonzero(sums))
-    return _Part(number, documents, float(sums.sum()), bad)
+    documents, tokens = int(np.count_nonzero(sums)), float(sums.sum())
+    return _Part(descriptor.partition, descriptor.digest, documents, tokens, bad)

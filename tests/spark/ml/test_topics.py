@@ -127,8 +127,13 @@ def test_a_fit_goes_on_from_the_state_that_was_kept(ps, frame, optimizer, tmp_pa
         estimator.fit(frame)
     monkeypatch.setattr(FitFile, "keep", lambda *_, **__: kept.append(0))
     estimator.fit(frame, [{estimator.seed: 5, estimator.maxIter: 2}])  # another fit
+    # As many tokens in each partition, of other words.
+    turned = frame.rdd.map(lambda row: (Vectors.dense(row.features.toArray()[::-1]),))
+    estimator.fit(turned.toDF(["features"]), [{estimator.maxIter: 1}])
     assert (table(estimator.fit(frame)) == table(whole)).all()
-    assert kept == [1, 2, 3, 4, 5, *[0] * 2, *[0] * 3]  # 4 was kept
+    assert kept == [1, 2, 3, 4, 5, *[0] * (2 + 1 + 3)]  # 4 was kept
+    LDA(**given | {"checkpointInterval": -1}, checkpointDir=place).fit(frame)
+    assert len(kept) == 11
     assert not [*(tmp_path / "fit").iterdir()]
 
 
